@@ -1,0 +1,1 @@
+"""The `hightide` command, for people."""

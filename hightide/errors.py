@@ -1,0 +1,36 @@
+"""What can go wrong, as exceptions that carry Kafka's error code and whether a retry can help."""
+
+from hightide.error_codes import REFRESHES_METADATA, RETRIABLE, ErrorCode
+
+__all__ = ["ApiError", "CorruptionError", "ErrorCode", "ProtocolError", "StorageError"]
+
+
+class ApiError(Exception):
+    """An error that a client sees: a Kafka code and a sentence for people."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message or None
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.code in RETRIABLE
+
+    @property
+    def refreshes_metadata(self) -> bool:
+        """Whether a client should ask for new metadata before it retries."""
+        return self.code in REFRESHES_METADATA
+
+
+class ProtocolError(Exception):
+    """Bytes that are not what the protocol says: the peer is answered INVALID_REQUEST or disconnected."""
+
+
+class StorageError(Exception):
+    """A log directory that can no longer be trusted or written; Kafka's KAFKA_STORAGE_ERROR."""
+
+
+class CorruptionError(StorageError):
+    """Stored bytes that fail their checks below what was synced: never cut, always reported (R17)."""

@@ -1,0 +1,42 @@
+"""Every bound of the system, with its reason. Nothing that grows does so without an entry here."""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Frames. A length field is checked against these before a byte is allocated.
+FRAME_BYTES_BEFORE_LOGIN = 512 * KIB  # ApiVersions and SASL are tiny; an anonymous peer gets no more
+FRAME_BYTES_MAX = 100 * MIB  # Kafka's socket.request.max.bytes
+
+# One connection.
+RECEIVE_BUFFER_BYTES_INITIAL = 64 * KIB  # an idle connection stays cheap
+RECEIVE_BUFFER_BYTES_MAX = 1 * MIB  # larger buffers gained nothing; a larger frame grows it for that frame only
+OUTPUT_BUFFER_BYTES_MAX = 64 * MIB  # a client that does not read is disconnected, not buffered for
+WRITE_DEADLINE_SECONDS = 10.0  # a peer that accepts no byte for this long is gone
+PARKED_PRODUCES_PER_CONNECTION = 5  # librdkafka's and Java's in-flight maximum for idempotent producers
+PARKED_PRODUCE_BYTES_PER_CONNECTION = 64 * MIB
+CONNECTIONS_MAX = 10_000
+FETCH_SESSIONS_MAX = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
+FETCH_SESSION_PARTITIONS_MAX = 100_000
+FETCH_BYTES_MAX = 55 * MIB  # Kafka's fetch.max.bytes of a broker
+
+# Decoding.
+DECOMPRESSED_BATCH_BYTES_MAX = 100 * MIB  # a 1 MB gzip batch can inflate to 1 GiB
+ARRAY_ELEMENTS_MAX = 10_000_000
+BATCH_RECORDS_MAX = 10_000_000
+
+# Metadata.
+TOPIC_NAME_LENGTH_MAX = 249  # Kafka's: the directory name must fit 255 with "-NNNNN"
+PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_MAX = 100_000
+TOPICS_PER_REQUEST_MAX = 10_000
+CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
+PRODUCER_ID_BLOCK_SIZE = 1_000
+
+# Producer state.
+PRODUCER_BATCHES_KEPT = 5  # R11
+PRODUCERS_PER_PARTITION_MAX = 100_000
+
+# Disk.
+RESERVE_BYTES = 64 * MIB  # kept for metadata, votes, checkpoints: RELIABILITY "Reserve"
+SYNCED_END_RECORD_INTERVAL_SECONDS = 0.010  # R17
+RECOVERY_SCAN_BYTES = 1 * MIB

@@ -1,0 +1,107 @@
+"""What a world must offer to run a node: network, clock, disk and fsync.
+
+`runtime` implements these on sockets, files and threads, `sim` on virtual time, tests in memory. The node opens no
+socket or file, starts no thread and reads no clock by itself, so the same node runs in every world.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from hightide.storage.files import File, Files, FileSlice
+
+Part = bytes | bytearray | memoryview | FileSlice
+
+
+class Timer(Protocol):
+    """A pending call."""
+
+    def cancel(self) -> None:
+        """Never call it. Idempotent."""
+
+
+class Clock(Protocol):
+    """Time: monotonic for decisions, wall clock only for timestamps in records."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, which may jump."""
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> Timer:
+        """Call back on the node's loop."""
+
+
+class Connection(Protocol):
+    """One peer. Everything is called on the node's loop."""
+
+    peer: str
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send parts in order, buffering what the peer does not take; slices are released when sent or dropped."""
+
+    def pause(self) -> None:
+        """Read and deliver no more frames until `resume`. Idempotent."""
+
+    def resume(self) -> None:
+        """Deliver frames again, those already received first. Idempotent."""
+
+    def close(self) -> None:
+        """Drop the connection; `Receiver.closed` follows once. Idempotent."""
+
+    def finish(self) -> None:
+        """Close after everything given to `send` has left."""
+
+
+class Receiver(Protocol):
+    """What the node makes of a connection."""
+
+    def frame(self, data: memoryview) -> None:
+        """One whole frame without its length. The view is writable and dies when the call returns."""
+
+    def closed(self) -> None:
+        """The connection is gone, for whatever reason; called exactly once."""
+
+
+class Listener(Protocol):
+    """An open listening port."""
+
+    host: str
+    port: int
+
+    def close(self) -> None:
+        """Accept no more."""
+
+
+class Network(Protocol):
+    """Connections in and out."""
+
+    def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver]) -> Listener:
+        """Accept connections; port 0 picks one. OSError when the address is taken."""
+
+    async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> Connection:
+        """Connect to a peer; OSError when that fails."""
+
+
+class Syncer(Protocol):
+    """Runs fsync away from the loop."""
+
+    def sync(self, files: Sequence[File], done: Callable[[OSError | None], None]) -> None:
+        """Sync all of them, then call `done` on the loop with the first error, if any."""
+
+
+class Entropy(Protocol):
+    """Random bytes, for ids."""
+
+    def token(self, length: int) -> bytes:
+        """That many random bytes."""
+
+
+class World(Protocol):
+    """Everything together."""
+
+    network: Network
+    clock: Clock
+    files: Files
+    syncer: Syncer
+    entropy: Entropy

@@ -1,0 +1,1 @@
+"""The two commit rules as a pure state machine: events in, effects out."""

@@ -1,0 +1,1 @@
+"""The real world: implements `node.ports` with sockets, files, clocks and fsync threads."""

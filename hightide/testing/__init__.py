@@ -1,0 +1,1 @@
+"""For users' tests: a real broker started in one line."""

@@ -1,0 +1,46 @@
+"""The words of the domain that every layer shares.
+
+Topic ids travel as 16 raw bytes: they are dictionary keys on the hot path, and `bytes` hashes once.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+ZERO_UUID = bytes(16)
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+NO_BROKER = -1
+NO_EPOCH = -1
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name, as people and old request versions say it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionKey(NamedTuple):
+    """A partition by its topic's id: the identity that replication and storage use (C3, R22)."""
+
+    topic_id: bytes
+    partition: int
+
+
+def format_uuid(value: bytes) -> str:
+    """Kafka's way to print a 128-bit id: URL-safe base64 without padding."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> bytes:
+    """The inverse of `format_uuid`; ValueError when it is not 128 bits."""
+    value = urlsafe_b64decode(text + "==")
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is not a 128-bit id")
+    return value

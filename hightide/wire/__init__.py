@@ -1,0 +1,1 @@
+"""Bytes <-> messages: framing, primitives, headers, record batches, compression and the generated messages. Pure."""
