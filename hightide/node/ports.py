@@ -7,7 +7,7 @@ socket or file, starts no thread and reads no clock by itself, so the same node 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hightide.storage.files import File, Files, FileSlice
+from hightide.storage.files import Files, FileSlice, Syncable
 
 Part = bytes | bytearray | memoryview | FileSlice
 
@@ -30,6 +30,9 @@ class Clock(Protocol):
 
     def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> Timer:
         """Call back on the node's loop."""
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> object:
+        """Call back at the end of this turn of the loop."""
 
 
 class Connection(Protocol):
@@ -76,8 +79,8 @@ class Listener(Protocol):
 class Network(Protocol):
     """Connections in and out."""
 
-    def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver]) -> Listener:
-        """Accept connections; port 0 picks one. OSError when the address is taken."""
+    def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> Listener:
+        """Accept connections (None refuses one); port 0 picks a port. OSError when the address is taken."""
 
     async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> Connection:
         """Connect to a peer; OSError when that fails."""
@@ -86,7 +89,7 @@ class Network(Protocol):
 class Syncer(Protocol):
     """Runs fsync away from the loop."""
 
-    def sync(self, files: Sequence[File], done: Callable[[OSError | None], None]) -> None:
+    def sync(self, files: Sequence[Syncable], done: Callable[[OSError | None], None]) -> None:
         """Sync all of them, then call `done` on the loop with the first error, if any."""
 
 

@@ -5,10 +5,16 @@ tears writes, forgets renames, flips bits and fails. Whoever calls decides about
 Paths are strings with "/" and are relative to nothing: the caller joins them. Errors are `OSError`s with their errno.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
-@runtime_checkable
+class Syncable(Protocol):
+    """What a Syncer can make durable: a file, or a directory of one."""
+
+    def sync(self) -> None:
+        """Make it last. Blocks. A failure is final (R10)."""
+
+
 class File(Protocol):
     """One open file. Reads and writes name their position; there is no cursor."""
 

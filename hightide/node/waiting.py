@@ -1,0 +1,98 @@
+"""Requests that wait: for a commit, for data, or for time to run out.
+
+No task and no timer per request: a parked request is an entry in a wheel of coarse slots, all served by one timer, and
+in the lists of the partitions it waits for. Its number is bounded because a connection that has parked a request is
+not read further (`node.sessions`).
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from hightide.node.ports import Clock, Timer
+
+SLOT_SECONDS = 0.005
+
+
+class Expiring(Protocol):
+    """Something with a deadline."""
+
+    deadline_slot: int
+
+    def expired(self) -> None:
+        """Its time is up; it is out of the wheel already."""
+
+
+class Deadlines:
+    """A wheel of deadlines rounded up to `SLOT_SECONDS`: adding and removing cost one dictionary operation."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._slots: dict[int, dict[Expiring, None]] = {}
+        self._order: list[int] = []
+        self._timer: Timer | None = None
+        self._timer_slot = 0
+
+    def add(self, entry: Expiring, seconds: float) -> None:
+        """Call `entry.expired()` after `seconds`, unless it is removed before."""
+        slot = int((self._clock.now() + seconds) / SLOT_SECONDS) + 1
+        entry.deadline_slot = slot
+        members = self._slots.get(slot)
+        if members is None:
+            self._slots[slot] = members = {}
+            heappush(self._order, slot)
+            if self._timer is None or slot < self._timer_slot:
+                self._arm()
+        members[entry] = None
+
+    def remove(self, entry: Expiring) -> None:
+        """Forget it. Idempotent."""
+        members = self._slots.get(entry.deadline_slot)
+        if members is not None:
+            members.pop(entry, None)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._order:
+            self._timer_slot = self._order[0]
+            delay = max(0.0, self._timer_slot * SLOT_SECONDS - self._clock.now())
+            self._timer = self._clock.call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = int(self._clock.now() / SLOT_SECONDS)
+        while self._order and self._order[0] <= now:
+            for entry in self._slots.pop(heappop(self._order)):
+                entry.expired()
+        self._arm()
+
+    def close(self) -> None:
+        """Stop the timer; whoever still waits is dropped with its connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._slots.clear()
+        self._order.clear()
+
+
+class Turn:
+    """Runs each given callable once at the end of the present turn of the loop, however often it was asked for.
+
+    Wakes long polls after a burst of appends instead of after each of them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[Callable[[], None], None] = {}
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Ask for one call."""
+        if not self._due:
+            self._clock.call_soon(self._run)
+        self._due[callback] = None
+
+    def _run(self) -> None:
+        due, self._due = self._due, {}
+        for callback in due:
+            callback()

@@ -1,0 +1,22 @@
+"""Real time, on the running event loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+
+class LoopClock:
+    """`node.ports.Clock` on an asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.now = time.monotonic
+        self.call_soon = loop.call_soon
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        """Call back on the loop."""
+        return self._loop.call_later(seconds, callback, *args)

@@ -1,0 +1,313 @@
+"""Real sockets: non-blocking, ours, on the loop's `add_reader` and `add_writer`.
+
+asyncio's streams cost two to three times as much per request and copy large writes (docs/decisions/0005). Here a
+frame is parsed where it was received and a fetch leaves by `sendfile`. Everything is bounded: the receive buffer by the
+frame limit, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by `WRITE_DEADLINE_SECONDS`.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hightide import limits
+from hightide.errors import ProtocolError
+from hightide.node.ports import Connection, Part, Receiver
+from hightide.storage.files import FileSlice
+from hightide.wire.framing import FrameBuffer
+
+ACCEPTS_PER_TURN = 64  # new connections taken before the others get their turn
+MSG_MORE = getattr(socket, "MSG_MORE", 0)
+SENDFILE_BYTES_PER_TURN = 4 * limits.MIB  # about 1-2 ms of copying: one reader's turn stays short
+
+
+class SocketConnection:
+    """`node.ports.Connection` on one non-blocking socket."""
+
+    __slots__ = (
+        "_buffer", "_buffered", "_closed", "_corked", "_deadline", "_delivering", "_fd", "_finishing", "_loop",
+        "_out", "_paused", "_reading", "_receiver", "_socket", "_writing", "peer",
+    )  # fmt: skip
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
+        self.peer = peer
+        self._loop = loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._buffer = FrameBuffer(frame_bytes_max)
+        self._receiver: Receiver | None = None
+        self._out: deque[Part] = deque()
+        self._buffered = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._paused = self._reading = self._writing = self._closed = False
+        self._corked = self._delivering = self._finishing = False
+
+    def start(self, receiver: Receiver) -> None:
+        """Begin to deliver frames."""
+        self._receiver = receiver
+        if not self._closed:
+            self._read(True)
+
+    # ------------------------------------------------------------------ in
+
+    def _read(self, on: bool) -> None:
+        if on != self._reading:
+            self._reading = on
+            if on:
+                self._loop.add_reader(self._fd, self._readable)
+            else:
+                self._loop.remove_reader(self._fd)
+
+    def _readable(self) -> None:
+        try:
+            count = self._socket.recv_into(self._buffer.writable())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if count == 0:
+            self.close()
+            return
+        self._buffer.received(count)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Hand over whole frames; answers given meanwhile leave together at the end."""
+        if self._delivering:
+            return
+        self._delivering = self._corked = True
+        receiver = self._receiver
+        assert receiver is not None
+        buffer = self._buffer
+        try:
+            while not (self._paused or self._closed):
+                frame = buffer.next_frame()
+                if frame is None:
+                    break
+                receiver.frame(frame)
+        except ProtocolError:
+            self.close()
+        finally:
+            self._delivering = self._corked = False
+        if self._out and not self._writing:
+            self._flush()
+
+    def pause(self) -> None:
+        """Deliver no more frames; the kernel's buffer then slows the peer down."""
+        self._paused = True
+        if not self._closed:
+            self._read(False)
+
+    def resume(self) -> None:
+        """Deliver again, what is already here first and on a later turn of the loop."""
+        if self._paused and not self._closed:
+            self._paused = False
+            self._read(True)
+            if not self._delivering:
+                self._loop.call_soon(self._deliver_after_resume)
+
+    def _deliver_after_resume(self) -> None:
+        if not (self._paused or self._closed):
+            self._deliver()
+
+    # ------------------------------------------------------------------ out
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue the parts and send what the socket takes at once."""
+        if self._closed or self._finishing:
+            _release(parts)
+            return
+        for part in parts:
+            self._out.append(part)
+            if not isinstance(part, FileSlice):
+                self._buffered += len(part)
+        if self._buffered > limits.OUTPUT_BUFFER_BYTES_MAX:
+            self.close()
+        elif not (self._corked or self._writing):
+            self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        try:
+            while out:
+                part = out[0]
+                if isinstance(part, FileSlice):
+                    if not self._send_slice(part):
+                        break
+                elif not self._send_bytes(part):
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        self._await_writable(bool(out))
+        if not out and self._finishing:
+            self.close()
+
+    def _send_bytes(self, part: bytes | bytearray | memoryview) -> bool:
+        """True when the whole part left; several small parts leave in one call."""
+        out = self._out
+        if len(out) > 1 and not isinstance(out[1], FileSlice):
+            part = self._join_head()
+        sent = self._socket.send(part, MSG_MORE if len(out) > 1 else 0)
+        self._buffered -= sent
+        if sent == len(part):
+            out.popleft()
+            return True
+        out[0] = memoryview(part)[sent:]
+        return False
+
+    def _join_head(self) -> bytes:
+        """Merge the run of in-memory parts at the head into one."""
+        out = self._out
+        run: list[bytes | bytearray | memoryview] = []
+        while out:
+            part = out[0]
+            if isinstance(part, FileSlice):
+                break
+            run.append(part)
+            out.popleft()
+        joined = b"".join(run)
+        out.appendleft(joined)
+        return joined
+
+    def _send_slice(self, part: FileSlice) -> bool:
+        """True when the whole slice left; False when the socket or this turn's share is full."""
+        share = min(part.length, SENDFILE_BYTES_PER_TURN)
+        sent = os.sendfile(self._fd, part.file.fileno(), part.position, share)
+        if sent == 0:  # the file is shorter than promised: the stream can't be continued
+            raise OSError("a file ended inside a slice")
+        part.position += sent
+        part.length -= sent
+        if part.length:
+            return False
+        self._out.popleft()
+        part.release()
+        return True
+
+    def _await_writable(self, on: bool) -> None:
+        if on:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._deadline = self._loop.call_later(limits.WRITE_DEADLINE_SECONDS, self.close)
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._flush)
+        elif self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    # ------------------------------------------------------------------ end
+
+    def finish(self) -> None:
+        """Close once everything queued has left."""
+        self._finishing = True
+        self.pause()
+        if not self._out:
+            self.close()
+
+    def close(self) -> None:
+        """Drop the connection now."""
+        if self._closed:
+            return
+        self._closed = True
+        self._read(False)
+        self._await_writable(False)
+        _release(self._out)
+        self._out.clear()
+        self._socket.close()
+        if self._receiver is not None:
+            self._loop.call_soon(self._receiver.closed)
+
+
+def _release(parts: Sequence[Part] | deque[Part]) -> None:
+    for part in parts:
+        if isinstance(part, FileSlice):
+            part.release()
+
+
+class SocketListener:
+    """`node.ports.Listener`: accepts in small groups so that a flood of connections starves nobody."""
+
+    def __init__(
+        self, network: "SocketNetwork", sock: socket.socket, accept: Callable[[Connection], Receiver | None]
+    ) -> None:
+        self.host, self.port = sock.getsockname()[:2]
+        self._network = network
+        self._socket = sock
+        self._accept = accept
+        self._loop = network.loop
+        self._loop.add_reader(sock.fileno(), self._acceptable)
+
+    def _acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # out of descriptors, or the peer is gone already: try again when there is another
+                return
+            connection = self._network.wrap(sock, f"{address[0]}:{address[1]}")
+            receiver = self._accept(connection)
+            if receiver is None:
+                connection.close()
+            else:
+                connection.start(receiver)
+
+    def close(self) -> None:
+        """Stop accepting."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
+class SocketNetwork:
+    """`node.ports.Network` on TCP."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> None:
+        self.loop = loop
+        self._frame_bytes_max = frame_bytes_max
+
+    def wrap(self, sock: socket.socket, peer: str) -> SocketConnection:
+        """Make a connected socket ours."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return SocketConnection(self.loop, sock, peer, self._frame_bytes_max)
+
+    def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> SocketListener:
+        """Open a listening port; an empty host means every interface."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(1024)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        return SocketListener(self, sock, accept)
+
+    async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> SocketConnection:
+        """Connect, resolving the name without blocking the loop."""
+        infos = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        error: OSError = OSError(f"{host}:{port} has no address")
+        for family, kind, protocol, _, address in infos:
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            try:
+                await self.loop.sock_connect(sock, address)
+            except OSError as caught:
+                sock.close()
+                error = caught
+                continue
+            connection = self.wrap(sock, f"{address[0]}:{address[1]}")
+            connection.start(receiver(connection))
+            return connection
+        raise error
