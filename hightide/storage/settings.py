@@ -1,0 +1,53 @@
+"""What a log is told: the settings of its topic, and what its directory remembers when it is opened."""
+
+from typing import NamedTuple
+
+from hightide.limits import MIB
+
+DAY_MS = 24 * 60 * 60 * 1000
+INT64_MAX = 2**63 - 1
+FOREVER = -1  # retention.ms and retention.bytes of -1
+
+
+class LogSettings(NamedTuple):
+    """The settings of a topic that its logs keep, each under Kafka's name; replaced as a whole when one changes."""
+
+    segment_bytes: int = 1024 * MIB
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = FOREVER
+    max_message_bytes: int = MIB + 12
+    log_append_time: bool = False  # message.timestamp.type
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
+    file_delete_delay_ms: int = 60_000
+    delete_policy: bool = True  # cleanup.policy contains delete
+    compact_policy: bool = False  # cleanup.policy contains compact, or did once: followers accept gaps (R21)
+    synced_before_acknowledged: bool = True  # hightide.durability=fsync
+
+
+class OpenFacts(NamedTuple):
+    """What the log directory knows about one log before it is opened.
+
+    `synced_floor` is the law of R17: nothing below it may be cut, whatever the bytes look like.
+    """
+
+    clean: bool = False  # the clean mark was there: everything is synced, nothing needs a scan
+    recovery_point: int = 0
+    recorded_synced_end: int = 0
+    high_watermark: int = 0
+    log_start: int = 0
+
+    @property
+    def synced_floor(self) -> int:
+        """Every offset below was once reported to be on stable storage."""
+        return max(self.recovery_point, self.recorded_synced_end, self.high_watermark)
