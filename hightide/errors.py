@@ -2,7 +2,7 @@
 
 from hightide.error_codes import REFRESHES_METADATA, RETRIABLE, ErrorCode
 
-__all__ = ["ApiError", "CorruptionError", "ErrorCode", "ProtocolError", "StorageError"]
+__all__ = ["ApiError", "CorruptionError", "ErrorCode", "InvalidRecordsError", "ProtocolError", "StorageError"]
 
 
 class ApiError(Exception):
@@ -22,6 +22,14 @@ class ApiError(Exception):
     def refreshes_metadata(self) -> bool:
         """Whether a client should ask for new metadata before it retries."""
         return self.code in REFRESHES_METADATA
+
+
+class InvalidRecordsError(ApiError):
+    """A batch refused because of single records, each named by its index in the batch (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
 
 
 class ProtocolError(Exception):
