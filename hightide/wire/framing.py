@@ -1,0 +1,129 @@
+"""Frames out of a stream: a four-byte length, then that many bytes, parsed where they were received.
+
+One buffer per connection. The runtime receives into `writable()`, reports with `received(n)` and takes frames with
+`next_frame()` until that returns None. Frames are writable views of the buffer itself, so a batch is checked, patched
+and written to its segment without being copied; a view is good until the next call of `writable()`.
+
+Laws:
+- A length is checked against `limit` before anything is allocated for it, and a peer that merely announces a large
+  frame gets memory only in proportion to what it has sent.
+- The buffer is never resized, which Python forbids while views of it live; it is replaced, and only the head of the
+  frame that is still arriving moves over. For frames up to about 1 MiB that happens once at most.
+"""
+
+from struct import Struct
+
+from hightide.errors import ProtocolError
+from hightide.limits import KIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
+
+LENGTH_BYTES = 4
+KEPT_BYTES_MAX = RECEIVE_BUFFER_BYTES_MAX + 64 * KIB  # a batch of 1 MiB comes with a request around it
+SMALL_HEAD_BYTES = 16 * KIB  # moving this much is cheaper than another receive into what is left at the end
+GROWTH = 4  # a larger frame gets four times what it has sent
+
+_LENGTH = Struct(">i")
+_unpack_length = _LENGTH.unpack_from
+
+
+class FrameBuffer:
+    """The receive buffer of one connection; `limit` may change at any time, say after login."""
+
+    # The bytes [start, end) were received and not yet handed out.
+    __slots__ = ("_buffer", "_end", "_filled", "_start", "_view", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._buffer = bytearray(RECEIVE_BUFFER_BYTES_INITIAL)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
+        self._filled = False
+
+    def writable(self) -> memoryview:
+        """Where to receive next; never empty. Call it only when `next_frame` has returned None."""
+        start, end, capacity = self._start, self._end, len(self._buffer)
+        if start == end:
+            if capacity > KEPT_BYTES_MAX:
+                self._replace(RECEIVE_BUFFER_BYTES_INITIAL, 0, 0)
+            elif self._filled and capacity < RECEIVE_BUFFER_BYTES_MAX:
+                self._replace(capacity * 2, 0, 0)
+            else:
+                self._start = self._end = 0
+            return self._view[self._end :]
+        have = end - start
+        needed = self._needed(start, end)
+        larger = _grow(capacity, needed, have, self._filled)
+        if larger > capacity:
+            self._replace(larger, start, end)
+        elif start and (start + needed > capacity or have <= SMALL_HEAD_BYTES):
+            view = self._view
+            view[:have] = view[start:end]
+            self._start, self._end = 0, have
+        if self._end == len(self._buffer):
+            raise BufferError("the buffer is full of whole frames: take them out first")
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        """That many bytes were written to the front of `writable()`."""
+        self._end += count
+        self._filled = self._end == len(self._buffer)
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its length, or None; ProtocolError for a length that is not allowed."""
+        start = self._start
+        body = start + LENGTH_BYTES
+        if body > self._end:
+            return None
+        (length,) = _unpack_length(self._buffer, start)
+        if not 0 <= length <= self.limit:
+            raise ProtocolError(f"a frame of {length} bytes where at most {self.limit} are allowed")
+        following = body + length
+        if following > self._end:
+            return None
+        self._start = following
+        return self._view[body:following]
+
+    def shrink(self) -> None:
+        """Give a grown buffer back; for a connection that has been idle. Does nothing while bytes wait in it."""
+        if self._start == self._end and len(self._buffer) > RECEIVE_BUFFER_BYTES_INITIAL:
+            self._replace(RECEIVE_BUFFER_BYTES_INITIAL, 0, 0)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes held for this connection."""
+        return len(self._buffer)
+
+    @property
+    def pending(self) -> int:
+        """Bytes received and not yet handed out."""
+        return self._end - self._start
+
+    def _needed(self, start: int, end: int) -> int:
+        """Bytes from `start` to the end of the frame that is arriving, as far as that is known."""
+        if end - start < LENGTH_BYTES:
+            return LENGTH_BYTES
+        (length,) = _unpack_length(self._buffer, start)
+        # A forbidden length gets nothing: next_frame refuses it.
+        return LENGTH_BYTES + int(length) if 0 <= length <= self.limit else LENGTH_BYTES
+
+    def _replace(self, capacity: int, start: int, end: int) -> None:
+        buffer = bytearray(capacity)
+        view = memoryview(buffer)
+        if start != end:
+            view[: end - start] = self._view[start:end]
+        self._buffer, self._view = buffer, view
+        self._start, self._end = 0, end - start
+        self._filled = False
+
+
+def _grow(capacity: int, needed: int, have: int, filled: bool) -> int:
+    """The capacity to go on with, given what the arriving frame needs and has and whether a receive filled us up."""
+    if needed > KEPT_BYTES_MAX:
+        if capacity < KEPT_BYTES_MAX:
+            return KEPT_BYTES_MAX
+        return min(needed, GROWTH * have) if have == capacity else capacity
+    larger = capacity
+    while larger < needed:
+        larger *= 2
+    if filled and larger == capacity < RECEIVE_BUFFER_BYTES_MAX:
+        larger *= 2
+    return min(larger, max(KEPT_BYTES_MAX, capacity))
