@@ -40,3 +40,7 @@ PRODUCERS_PER_PARTITION_MAX = 100_000
 RESERVE_BYTES = 64 * MIB  # kept for metadata, votes, checkpoints: RELIABILITY "Reserve"
 SYNCED_END_RECORD_INTERVAL_SECONDS = 0.010  # R17
 RECOVERY_SCAN_BYTES = 1 * MIB
+
+# Our own client.
+CLIENT_REQUESTS_IN_FLIGHT_MAX = 5  # per connection, Java's max.in.flight.requests.per.connection
+CLIENT_BUFFER_BYTES_MAX = 32 * MIB  # records a producer holds before `send` waits: Java's buffer.memory
