@@ -19,8 +19,13 @@ def render() -> str:
     """The text of hightide/error_codes.py."""
     rows = json.loads(FACTS.read_text())
     lines = [f"    {row['name']} = {row['code']}" for row in rows]
-    return HEAD + "\n".join(lines) + "\n\n\n" + _set("RETRIABLE", rows, "retriable") + "\n" + _set(
-        "REFRESHES_METADATA", rows, "refresh_metadata"
+    return (
+        HEAD
+        + "\n".join(lines)
+        + "\n\n\n"
+        + _set("RETRIABLE", rows, "retriable")
+        + "\n"
+        + _set("REFRESHES_METADATA", rows, "refresh_metadata")
     )
 
 
