@@ -2,7 +2,7 @@
 
 from hightide.error_codes import REFRESHES_METADATA, RETRIABLE, ErrorCode
 
-__all__ = ["ApiError", "CorruptionError", "ErrorCode", "InvalidRecordsError", "ProtocolError", "StorageError"]
+__all__ = ["ApiError", "CorruptionError", "DiskFullError", "ErrorCode", "InvalidRecordsError", "ProtocolError", "StorageError"]
 
 
 class ApiError(Exception):
@@ -42,3 +42,7 @@ class StorageError(Exception):
 
 class CorruptionError(StorageError):
     """Stored bytes that fail their checks below what was synced: never cut, always reported (R17)."""
+
+
+class DiskFullError(StorageError):
+    """An append met a full disk and was cut back: the log directory is read-only, its data is intact (R10)."""

@@ -30,6 +30,7 @@ PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 100_000
 TOPICS_PER_REQUEST_MAX = 10_000
 CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
+METADATA_BATCH_BYTES_MAX = 64 * MIB  # one command is one atomic batch: 10,000 partitions are about 1 MiB
 PRODUCER_ID_BLOCK_SIZE = 1_000
 
 # Producer state.
@@ -44,3 +45,8 @@ RECOVERY_SCAN_BYTES = 1 * MIB
 # Our own client.
 CLIENT_REQUESTS_IN_FLIGHT_MAX = 5  # per connection, Java's max.in.flight.requests.per.connection
 CLIENT_BUFFER_BYTES_MAX = 32 * MIB  # records a producer holds before `send` waits: Java's buffer.memory
+RECENT_BATCHES_REMEMBERED = 512  # positions of the newest batches of a log: tail reads need no index
+BOUNDARIES_REMEMBERED = 64  # where reads of a segment stopped: that many consumers go on without a lookup
+VERIFIED_BATCHES_PER_READ = 1024  # I31 on old data: about 2 ms of the loop, then the rest in the next fetch
+VERIFIED_BYTES_PER_READ = 4 * MIB
+VERIFIED_RANGES_REMEMBERED = 64  # per segment; a forgotten range is only verified again
