@@ -38,19 +38,26 @@ class KcatClient:
     def _produce_one(self, flags: list[str], message: Message) -> Sent:
         assert message.timestamp is None, "kcat cannot set a timestamp"
         flags = flags + [flag for name, value in message.headers for flag in ("-H", _header_text(name, value))]
-        if message.key is not None:
-            flags += ["-k", message.key.decode()]
-        with tempfile.TemporaryDirectory() as folder:
-            # A file is one message, whatever bytes it holds; -Z makes an empty one a null.
-            file = Path(folder) / "value"
-            file.write_bytes(message.value or b"")
-            flags += ["-Z"] if message.value is None else []
-            done = self.run(*flags, str(file))
+        if message.value:
+            done = self._produce_file(flags, message.key, message.value)
+        else:
+            # kcat overlooks an empty file; a line with nothing behind its key delimiter is empty, or null with -Z.
+            assert message.key is not None
+            empty = [] if message.value is not None else ["-Z"]
+            done = self.run(*flags, *empty, "-K", "|", given=message.key + b"|\n")
         for sentence, code in ERROR_CODES.items():
             if sentence in done.stderr.decode():
                 return Sent(-1, code)
         assert done.returncode == 0, done.stderr.decode()
         return Sent(-1)
+
+    def _produce_file(self, flags: list[str], key: bytes | None, value: bytes) -> subprocess.CompletedProcess[bytes]:
+        """A file is one message, whatever bytes it holds."""
+        keyed = [] if key is None else ["-k", key.decode()]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "value"
+            file.write_bytes(value)
+            return self.run(*flags, *keyed, str(file))
 
     def consume(self, topic: str, count: int, *, partition: int = 0, offset: int = 0) -> list[Received]:
         # Lengths come before bytes, so any content can be told apart; -1 is a null.
