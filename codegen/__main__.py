@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from codegen import errors, modules, schema, tables
+from codegen import errors, modules, schema, settings, tables
 
 PACKAGE = Path(__file__).parent.parent / "hightide"
 MESSAGES = PACKAGE / "wire" / "messages"
@@ -17,6 +17,7 @@ def render() -> dict[Path, str]:
     files[MESSAGES / "__init__.py"] = MESSAGES_TITLE
     files[PACKAGE / "wire" / "versions.py"] = tables.render_versions(groups)
     files[PACKAGE / "error_codes.py"] = errors.render()
+    files[PACKAGE / "metadata" / "settings" / "catalogue.py"] = settings.render()
     return files
 
 

@@ -1,1 +1,1 @@
-"""What the cluster agreed on: records, the immutable image, and the controller that turns commands into records. Pure."""
+"""What the cluster agreed on: records, the immutable image, the controller that makes records of commands. Pure."""
