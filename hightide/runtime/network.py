@@ -60,6 +60,9 @@ class SocketConnection:
                 self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
+        if self._paused and self._buffer.pending:  # more than the next request: the kernel's buffer takes over
+            self._read(False)
+            return
         try:
             count = self._socket.recv_into(self._buffer.writable())
         except (BlockingIOError, InterruptedError):
@@ -95,17 +98,15 @@ class SocketConnection:
             self._flush()
 
     def pause(self) -> None:
-        """Deliver no more frames; the kernel's buffer then slows the peer down."""
+        """Deliver no more frames. The socket is still watched, so that a peer that goes away is noticed."""
         self._paused = True
-        if not self._closed:
-            self._read(False)
 
     def resume(self) -> None:
         """Deliver again, what is already here first and on a later turn of the loop."""
         if self._paused and not self._closed:
             self._paused = False
             self._read(True)
-            if not self._delivering:
+            if self._buffer.pending and not self._delivering:
                 self._loop.call_soon(self._deliver_after_resume)
 
     def _deliver_after_resume(self) -> None:

@@ -1,0 +1,63 @@
+"""The APIs this node serves, and in which versions: what ApiVersions advertises is exactly this table.
+
+The table names handler modules without importing them: a module is loaded when its API is first called, so that a
+node starts lean. The version ranges are Kafka 4.3's; one that a handler can't serve yet does not belong here.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from hightide.wire.versions import FLEXIBLE_FROM, VALID_VERSIONS
+
+PRODUCE = 0
+FETCH = 1
+API_VERSIONS = 18
+
+# librdkafka turns features off unless Produce is advertised from 0 on; 0-2 are refused all the same (KAFKA-18659).
+ADVERTISED_FROM = {PRODUCE: 0}
+
+HANDLERS = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    18: "api_versions",
+    19: "create_topics",
+    20: "delete_topics",
+    21: "delete_records",
+    22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    33: "alter_configs",
+    35: "describe_log_dirs",
+    37: "create_partitions",
+    44: "incremental_alter_configs",
+    60: "describe_cluster",
+    61: "describe_producers",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
+}
+
+
+class Api:
+    """One served API. `handle` is the module's function, loaded at the first call."""
+
+    __slots__ = ("_handle", "first", "flexible_from", "key", "last", "module")
+
+    def __init__(self, key: int, module: str) -> None:
+        self.key = key
+        self.module = module
+        self.first, self.last = VALID_VERSIONS[key]
+        self.flexible_from = FLEXIBLE_FROM.get(key, 1 << 15)
+        self._handle: Callable[..., Any] | None = None
+
+    @property
+    def handle(self) -> Callable[..., Any]:
+        """The handler, imported when it is first wanted."""
+        if self._handle is None:
+            self._handle = import_module(f"hightide.node.handlers.{self.module}").handle
+        return self._handle
+
+
+APIS = {key: Api(key, module) for key, module in HANDLERS.items()}

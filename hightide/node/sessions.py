@@ -1,0 +1,246 @@
+"""One client connection as the node sees it: frames in, answers out in the order of the requests.
+
+Produce requests are appended as they come and may wait for their commit side by side, up to a bound; every other
+request that has to wait stops the reading of its connection until it is answered (RELIABILITY, Limits). So the number
+of waiting requests is bounded by the number of connections.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from struct import Struct
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any
+
+from hightide import limits
+from hightide.errors import ProtocolError
+from hightide.node.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api
+from hightide.node.ports import Connection, Part
+from hightide.storage.files import FileSlice
+
+if TYPE_CHECKING:
+    from hightide.node.node import Node
+
+log = logging.getLogger("hightide.sessions")
+
+_HEADER = Struct(">hhih").unpack_from  # api key, version, correlation id, length of the client id
+_ANSWER_HEADER = Struct(">ii").pack
+_TAGGED_ANSWER_HEADER = Struct(">iib").pack
+PARKED: None = None  # what a handler returns when the answer comes later, through `Request.answer`
+NO_ANSWER: tuple[Part, ...] = ()  # acks=0
+
+
+class Request:
+    """One request on its way. Handlers of the hot path read `body`, which dies when the handler returns."""
+
+    __slots__ = ("api", "body", "client_id_length", "correlation_id", "parts", "session", "size", "version")
+
+    def __init__(
+        self, session: "Session", api: Api, version: int, correlation_id: int, body: memoryview, size: int
+    ) -> None:
+        self.session = session
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.body = body
+        self.size = size
+        self.parts: Sequence[Part] | None = None
+
+    def framed(self, body: bytes) -> list[Part]:
+        """The frame of an answer whose body is in memory."""
+        return [self._header(len(body)) + body]
+
+    def framed_parts(self, parts: Sequence[Part]) -> list[Part]:
+        """The frame of an answer with pieces of files in it."""
+        length = sum(part.length if isinstance(part, FileSlice) else len(part) for part in parts)
+        first = parts[0]
+        if isinstance(first, FileSlice):
+            return [self._header(length), *parts]
+        return [self._header(length) + first, *parts[1:]]
+
+    def _header(self, body_length: int) -> bytes:
+        if self.version >= self.api.flexible_from and self.api.key != API_VERSIONS:
+            return _TAGGED_ANSWER_HEADER(body_length + 5, self.correlation_id, 0)
+        return _ANSWER_HEADER(body_length + 4, self.correlation_id)
+
+    def answer(self, parts: Sequence[Part]) -> None:
+        """Answer a parked request."""
+        self.session.answered(self, parts)
+
+
+class Session:
+    """`node.ports.Receiver` of one client connection."""
+
+    __slots__ = (
+        "_node", "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
+        "last_used",
+    )  # fmt: skip
+
+    def __init__(self, node: "Node", connection: Connection) -> None:
+        self._node = node
+        self.connection = connection
+        self.host = connection.peer.rpartition(":")[0]
+        self.is_closed = False
+        self.last_used = node.clock.now()
+        self.closed_callbacks: dict[Callable[[], None], None] = {}
+        self._queue: deque[Request] = deque()
+        self._parked_bytes = 0
+        self._stopping = False
+
+    def frame(self, data: memoryview) -> None:
+        """Handle one request. A ProtocolError closes the connection, and so does a bug, which is logged."""
+        self.last_used = self._node.clock.now()
+        try:
+            request = self._parse(data)
+            if request is None:
+                return
+            api = request.api
+            if api.key == PRODUCE or api.key == FETCH:
+                parts = api.handle(self._node, request)
+            else:
+                parts = self._handle_message(api, request)
+        except ProtocolError as error:
+            self._node.stats.protocol_errors += 1
+            log.warning("closed %s: %s", self.connection.peer, error)
+            self.connection.close()
+            return
+        except Exception:
+            self._fail()
+            return
+        if parts is PARKED:
+            self._park(request)
+        elif self._queue:
+            request.parts = parts
+            self._queue.append(request)
+        elif parts:
+            self.connection.send(parts)
+
+    def _parse(self, data: memoryview) -> Request | None:
+        try:
+            key, version, correlation_id, client_id_length = _HEADER(data)
+        except struct_error:
+            raise ProtocolError(f"a frame of {len(data)} bytes is too short for a request header") from None
+        api = APIS.get(key)
+        if api is None:
+            raise ProtocolError(f"api key {key} is not served here")
+        if not api.first <= version <= api.last:
+            if key != API_VERSIONS:
+                raise ProtocolError(f"version {version} of api key {key} is not served here")
+            # KAFKA.md fact 2: the body is that of version 0, whatever was asked.
+            request = Request(self, api, 0, correlation_id, data[:0], len(data))
+            self._reply(request, request.framed(api.handle(self._node, None, request).encode(0)))
+            return None
+        position = 10 + max(client_id_length, 0)
+        if version >= api.flexible_from:
+            position = _skip_tagged_fields(data, position)
+        if client_id_length < -1 or position > len(data):
+            raise ProtocolError("a client id is longer than its frame")
+        return Request(self, api, version, correlation_id, data[position:], len(data))
+
+    def _handle_message(self, api: Api, request: Request) -> Sequence[Part] | None:
+        from hightide.wire.versions import request_class
+
+        message = request_class(api.key).decode(request.body, request.version)
+        result = api.handle(self._node, message, request)
+        if isinstance(result, Coroutine):
+            self._node.spawn(self._finish(request, result))
+            return PARKED
+        return request.framed(result.encode(request.version))
+
+    async def _finish(self, request: Request, result: Coroutine[Any, Any, Any]) -> None:
+        """Wait for a handler that waits, and answer for it."""
+        try:
+            request.answer(request.framed((await result).encode(request.version)))
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        """A bug of ours: say so in the log, tell the client nothing but the end of the connection."""
+        self._node.stats.unexpected_errors += 1
+        log.exception("closed %s after an unexpected error", self.connection.peer)
+        self.connection.close()
+
+    def _reply(self, request: Request, parts: Sequence[Part]) -> None:
+        if self._queue:
+            request.parts = parts
+            self._queue.append(request)
+        else:
+            self.connection.send(parts)
+
+    # ------------------------------------------------------------------ waiting
+
+    def _park(self, request: Request) -> None:
+        request.body = request.body[:0]
+        self._queue.append(request)
+        if request.api.key == PRODUCE:
+            self._parked_bytes += request.size
+        if self._must_pause():
+            self.connection.pause()
+
+    def _must_pause(self) -> bool:
+        queue = self._queue
+        if not queue:
+            return False
+        return (
+            queue[-1].api.key != PRODUCE
+            or len(queue) >= limits.PARKED_PRODUCES_PER_CONNECTION
+            or self._parked_bytes >= limits.PARKED_PRODUCE_BYTES_PER_CONNECTION
+        )
+
+    def answered(self, request: Request, parts: Sequence[Part]) -> None:
+        """A parked request has its answer: send what is now in order."""
+        if self.is_closed:
+            for part in parts:
+                if isinstance(part, FileSlice):
+                    part.release()
+            return
+        request.parts = parts
+        if request.api.key == PRODUCE:
+            self._parked_bytes -= request.size
+        queue = self._queue
+        ready: list[Part] = []
+        while queue and (done := queue[0].parts) is not None:
+            queue.popleft()
+            ready += done
+        if ready:
+            self.connection.send(ready)
+        if self._stopping:
+            self.stop()
+        elif not self._must_pause():
+            self.connection.resume()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for an answer."""
+        return not self._queue
+
+    def stop(self) -> None:
+        """Read no more; close when everything in flight is answered."""
+        self._stopping = True
+        self.connection.pause()
+        if not self._queue:
+            self.connection.finish()
+
+    def closed(self) -> None:
+        """The connection is gone: nobody waits any more."""
+        self.is_closed = True
+        for request in self._queue:
+            for part in request.parts or ():
+                if isinstance(part, FileSlice):
+                    part.release()
+        self._queue.clear()
+        callbacks, self.closed_callbacks = self.closed_callbacks, {}
+        for callback in callbacks:
+            callback()
+        self._node.session_closed(self)
+
+
+def _skip_tagged_fields(data: memoryview, position: int) -> int:
+    """The position after a request header's tagged fields, nearly always a single zero byte."""
+    if position < len(data) and data[position] == 0:
+        return position + 1
+    from hightide.wire.primitives import Reader
+
+    reader = Reader(data, position)
+    reader.read_unknown_tagged_fields()
+    return reader.position

@@ -1,0 +1,19 @@
+"""Counters of a node: plain integers, because some are bumped on every request."""
+
+
+class Stats:
+    """What happened in this process life."""
+
+    __slots__ = (
+        "connections_accepted", "connections_refused", "fetches", "produced_bytes", "produces", "protocol_errors",
+        "unexpected_errors",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        self.protocol_errors = 0
+        self.unexpected_errors = 0
+        self.produces = 0
+        self.produced_bytes = 0
+        self.fetches = 0

@@ -1,0 +1,117 @@
+"""Deadlines and end-of-turn calls, on a clock that moves by hand."""
+
+from collections.abc import Callable
+
+from hightide.node.waiting import SLOT_SECONDS, Deadlines, Turn
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class ManualClock:
+    """Time that passes only when told."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.pending: list[tuple[float, Callable[..., object], tuple[object, ...], Handle]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def wall_ms(self) -> int:
+        return int(self.time * 1000)
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> Handle:
+        handle = Handle()
+        self.pending.append((self.time + seconds, callback, args, handle))
+        return handle
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> Handle:
+        return self.call_later(0.0, callback, *args)
+
+    def advance(self, seconds: float) -> None:
+        self.time += seconds
+        while due := [entry for entry in self.pending if entry[0] <= self.time]:
+            for entry in due:
+                self.pending.remove(entry)
+                if not entry[3].cancelled:
+                    entry[1](*entry[2])
+
+
+class Entry:
+    def __init__(self, name: str, out: list[str]) -> None:
+        self.name = name
+        self.out = out
+        self.deadline_slot = -1
+
+    def expired(self) -> None:
+        self.out.append(self.name)
+
+
+def test_entries_expire_in_order_and_not_early() -> None:
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+    deadlines.add(Entry("late", out), 1.0)
+    deadlines.add(Entry("soon", out), 0.5)
+    clock.advance(0.5)
+    assert out == []
+    clock.advance(2 * SLOT_SECONDS)
+    assert out == ["soon"]
+    clock.advance(0.5)
+    assert out == ["soon", "late"]
+
+
+def test_a_removed_entry_never_expires() -> None:
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+    entry = Entry("gone", out)
+    deadlines.add(entry, 0.1)
+    deadlines.remove(entry)
+    deadlines.remove(entry)
+    clock.advance(1.0)
+    assert out == []
+
+
+def test_an_entry_may_add_another_while_it_expires() -> None:
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+
+    class Again(Entry):
+        def expired(self) -> None:
+            super().expired()
+            deadlines.add(Entry("second", out), 0.1)
+
+    deadlines.add(Again("first", out), 0.1)
+    clock.advance(0.2)
+    clock.advance(0.2)
+    assert out == ["first", "second"]
+
+
+def test_closing_drops_everything() -> None:
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+    deadlines.add(Entry("dropped", out), 0.1)
+    deadlines.close()
+    clock.advance(1.0)
+    assert out == []
+
+
+def test_a_turn_runs_each_call_once() -> None:
+    clock, out = ManualClock(), list[str]()
+    turn = Turn(clock)
+
+    def call() -> None:
+        out.append("called")
+
+    turn.soon(call)
+    turn.soon(call)
+    clock.advance(0.0)
+    assert out == ["called"]
+    turn.soon(call)
+    clock.advance(0.0)
+    assert out == ["called", "called"]
