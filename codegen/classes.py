@@ -47,8 +47,9 @@ def _facts(message: Message) -> list[str]:
 
 
 def _check(message: Message, subject: str) -> list[str]:
+    lowest, highest = message.valid.lowest, message.valid.highest
     return [
-        f"if not {message.valid.lowest} <= version <= {message.valid.highest}:",
+        f"if version != {lowest}:" if lowest == highest else f"if not {lowest} <= version <= {highest}:",
         f"    raise unsupported_version({subject}, version)",
     ]
 

@@ -67,11 +67,12 @@ def read_field(field: Field, version: int, is_flexible: bool) -> Lines:
     is_nullable = version in field.nullable
     if field.is_array:
         count = f"reader.read_{_prefix(is_flexible, is_nullable)}array_count()"
-        if not is_nullable:
+        if field.kafka_type in ARRAYS and not is_nullable:
             return (f"{target} = {_elements(field, count, is_flexible)}",)
+        elements = _elements(field, "count", is_flexible)
         return (
             f"count = {count}",
-            f"{target} = None if count < 0 else {_elements(field, 'count', is_flexible)}",
+            f"{target} = None if count < 0 else {elements}" if is_nullable else f"{target} = {elements}",
         )
     if field.structure:
         value = f"{field.structure.class_name}.read(reader, version)"

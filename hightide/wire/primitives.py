@@ -26,7 +26,10 @@ FLOAT64 = Struct(">d")
 BOOLEAN = Struct(">?")
 
 STRING_BYTES_MAX = 0x7FFF  # an int16 length; Kafka keeps the same bound where the length is a varint
-LENGTH_MAX = 0x7FFF_FFFF
+VARINT_MAX = 0xFFFF_FFFF
+
+_int16_from = INT16.unpack_from
+_int32_from = INT32.unpack_from
 
 
 class Reader:
@@ -60,16 +63,19 @@ class Reader:
         """Moves past `size` bytes and returns where they begin."""
         start = self.position
         if size > self.end - start:
-            raise ProtocolError(f"{size} bytes wanted where {self.end - start} are left")
+            raise self._truncated(size)
         self.position = start + size
         return start
+
+    def _truncated(self, size: int) -> ProtocolError:
+        return ProtocolError(f"{size} bytes wanted where {self.end - self.position} are left")
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
         """Consecutive fixed-width fields at once."""
         start = self.position
         end = start + layout.size
         if end > self.end:
-            raise ProtocolError(f"{layout.size} bytes wanted where {self.end - start} are left")
+            raise self._truncated(layout.size)
         self.position = end
         return layout.unpack_from(self.view, start)
 
@@ -77,13 +83,21 @@ class Reader:
         return self.unpack(INT8)[0]  # type: ignore[no-any-return]
 
     def read_int16(self) -> int:
-        return self.unpack(INT16)[0]  # type: ignore[no-any-return]
+        start = self.position
+        if start + 2 > self.end:
+            raise self._truncated(2)
+        self.position = start + 2
+        return _int16_from(self.view, start)[0]  # type: ignore[no-any-return]
 
     def read_uint16(self) -> int:
         return self.unpack(UINT16)[0]  # type: ignore[no-any-return]
 
     def read_int32(self) -> int:
-        return self.unpack(INT32)[0]  # type: ignore[no-any-return]
+        start = self.position
+        if start + 4 > self.end:
+            raise self._truncated(4)
+        self.position = start + 4
+        return _int32_from(self.view, start)[0]  # type: ignore[no-any-return]
 
     def read_int64(self) -> int:
         return self.unpack(INT64)[0]  # type: ignore[no-any-return]
@@ -99,38 +113,31 @@ class Reader:
         return bytes(self.view[start : start + 16])
 
     def read_unsigned_varint(self) -> int:
-        """At most five bytes of seven bits, and never above what an int32 holds."""
-        view, position, end = self.view, self.position, self.end
-        value = shift = 0
-        while position < end:
-            octet = view[position]
-            position += 1
-            if octet < 0x80:
-                value |= octet << shift
-                if value > 0xFFFF_FFFF:
-                    break
-                self.position = position
-                return value
+        """At most five bytes of seven bits, the value at most 32 bits; nearly always one byte."""
+        position = self.position
+        if position >= self.end:
+            raise self._truncated(1)
+        octet = self.view[position]
+        self.position = position + 1
+        return octet if octet < 0x80 else self._read_long_varint(octet & 0x7F)
+
+    def _read_long_varint(self, value: int) -> int:
+        for shift in (7, 14, 21, 28):
+            octet = self.view[self._take(1)]
             value |= (octet & 0x7F) << shift
-            shift += 7
-            if shift > 28:
+            if octet < 0x80:
                 break
         else:
-            raise ProtocolError("the bytes end inside a varint")
-        raise ProtocolError("a varint of more than 32 bits")
-
-    def read_varint(self) -> int:
-        """A zig-zag varint of 32 bits."""
-        value = self.read_unsigned_varint()
-        return (value >> 1) ^ -(value & 1)
+            raise ProtocolError("a varint of more than five bytes")
+        if value > VARINT_MAX:
+            raise ProtocolError("a varint of more than 32 bits")
+        return value
 
     # Strings.
 
     def _text(self, length: int) -> str:
-        if length < 0:
-            raise ProtocolError("a string is null or of negative length where it may not be")
-        if length > STRING_BYTES_MAX:
-            raise ProtocolError(f"a string of {length} bytes, more than {STRING_BYTES_MAX}")
+        if not 0 <= length <= STRING_BYTES_MAX:
+            raise ProtocolError(f"a string of {length} bytes")
         start = self._take(length)
         try:
             return str(self.view[start : start + length], "utf-8")
@@ -253,17 +260,12 @@ class Reader:
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
-    if value < 0:
-        raise ProtocolError(f"{value} in an unsigned varint")
+    if not 0 <= value <= VARINT_MAX:
+        raise ProtocolError(f"{value} does not fit an unsigned varint")
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
-
-
-def write_varint(out: bytearray, value: int) -> None:
-    """A zig-zag varint of 32 bits."""
-    write_unsigned_varint(out, (value << 1) ^ (value >> 31))
 
 
 def write_uuid(out: bytearray, value: bytes) -> None:

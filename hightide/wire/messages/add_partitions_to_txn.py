@@ -96,7 +96,8 @@ class AddPartitionsToTxnTransaction(Structure):
         self = cls.__new__(cls)
         self.transactional_id = reader.read_compact_string()
         (self.producer_id, self.producer_epoch, self.verify_only) = reader.unpack(_QHT)
-        self.topics = [AddPartitionsToTxnTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [AddPartitionsToTxnTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -178,7 +179,8 @@ class AddPartitionsToTxnRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 4:
-            self.transactions = [AddPartitionsToTxnTransaction.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.transactions = [AddPartitionsToTxnTransaction.read(reader, version) for _ in range(count)]
         else:
             self.transactions = []
         if version >= 4:
@@ -195,9 +197,11 @@ class AddPartitionsToTxnRequest(ApiMessage):
         if version >= 4:
             self.v3_and_below_topics = []
         elif version >= 3:
-            self.v3_and_below_topics = [AddPartitionsToTxnTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.v3_and_below_topics = [AddPartitionsToTxnTopic.read(reader, version) for _ in range(count)]
         else:
-            self.v3_and_below_topics = [AddPartitionsToTxnTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.v3_and_below_topics = [AddPartitionsToTxnTopic.read(reader, version) for _ in range(count)]
         if version >= 3:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
@@ -272,11 +276,13 @@ class AddPartitionsToTxnTopicResult(Structure):
         self = cls.__new__(cls)
         if version >= 3:
             self.name = reader.read_compact_string()
-            self.results_by_partition = [AddPartitionsToTxnPartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results_by_partition = [AddPartitionsToTxnPartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.results_by_partition = [AddPartitionsToTxnPartitionResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results_by_partition = [AddPartitionsToTxnPartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -306,7 +312,8 @@ class AddPartitionsToTxnResult(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.transactional_id = reader.read_compact_string()
-        self.topic_results = [AddPartitionsToTxnTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_results = [AddPartitionsToTxnTopicResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -369,7 +376,8 @@ class AddPartitionsToTxnResponse(ApiMessage):
         self = cls.__new__(cls)
         if version >= 4:
             (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
-            self.results_by_transaction = [AddPartitionsToTxnResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results_by_transaction = [AddPartitionsToTxnResult.read(reader, version) for _ in range(count)]
         else:
             self.throttle_time_ms = reader.read_int32()
             self.error_code = 0
@@ -377,9 +385,11 @@ class AddPartitionsToTxnResponse(ApiMessage):
         if version >= 4:
             self.results_by_topic_v3_and_below = []
         elif version >= 3:
-            self.results_by_topic_v3_and_below = [AddPartitionsToTxnTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results_by_topic_v3_and_below = [AddPartitionsToTxnTopicResult.read(reader, version) for _ in range(count)]
         else:
-            self.results_by_topic_v3_and_below = [AddPartitionsToTxnTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results_by_topic_v3_and_below = [AddPartitionsToTxnTopicResult.read(reader, version) for _ in range(count)]
         if version >= 3:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:

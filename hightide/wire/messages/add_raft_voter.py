@@ -104,7 +104,8 @@ class AddRaftVoterRequest(ApiMessage):
         self = cls.__new__(cls)
         self.cluster_id = reader.read_compact_nullable_string()
         (self.timeout_ms, self.voter_id, self.voter_directory_id) = reader.unpack(_IIU)
-        self.listeners = [Listener.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.listeners = [Listener.read(reader, version) for _ in range(count)]
         if version >= 1:
             self.ack_when_committed = reader.read_boolean()
         else:

@@ -142,12 +142,16 @@ class AlterClientQuotasRequestEntryData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         if version >= 1:
-            self.entity = [AlterClientQuotasRequestEntityData.read(reader, version) for _ in range(reader.read_compact_array_count())]
-            self.ops = [OpData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.entity = [AlterClientQuotasRequestEntityData.read(reader, version) for _ in range(count)]
+            count = reader.read_compact_array_count()
+            self.ops = [OpData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.entity = [AlterClientQuotasRequestEntityData.read(reader, version) for _ in range(reader.read_array_count())]
-            self.ops = [OpData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.entity = [AlterClientQuotasRequestEntityData.read(reader, version) for _ in range(count)]
+            count = reader.read_array_count()
+            self.ops = [OpData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -194,9 +198,11 @@ class AlterClientQuotasRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 1:
-            self.entries = [AlterClientQuotasRequestEntryData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.entries = [AlterClientQuotasRequestEntryData.read(reader, version) for _ in range(count)]
         else:
-            self.entries = [AlterClientQuotasRequestEntryData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.entries = [AlterClientQuotasRequestEntryData.read(reader, version) for _ in range(count)]
         self.validate_only = reader.read_boolean()
         if version >= 1:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -282,11 +288,13 @@ class AlterClientQuotasResponseEntryData(Structure):
         self.error_code = reader.read_int16()
         if version >= 1:
             self.error_message = reader.read_compact_nullable_string()
-            self.entity = [AlterClientQuotasResponseEntityData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.entity = [AlterClientQuotasResponseEntityData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.error_message = reader.read_nullable_string()
-            self.entity = [AlterClientQuotasResponseEntityData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.entity = [AlterClientQuotasResponseEntityData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -332,9 +340,11 @@ class AlterClientQuotasResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 1:
-            self.entries = [AlterClientQuotasResponseEntryData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.entries = [AlterClientQuotasResponseEntryData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.entries = [AlterClientQuotasResponseEntryData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.entries = [AlterClientQuotasResponseEntryData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

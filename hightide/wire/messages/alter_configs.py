@@ -97,11 +97,13 @@ class AlterConfigsResource(Structure):
         self.resource_type = reader.read_int8()
         if version >= 2:
             self.resource_name = reader.read_compact_string()
-            self.configs = [AlterableConfig.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.configs = [AlterableConfig.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.resource_name = reader.read_string()
-            self.configs = [AlterableConfig.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.configs = [AlterableConfig.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -148,9 +150,11 @@ class AlterConfigsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(count)]
         else:
-            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(count)]
         self.validate_only = reader.read_boolean()
         if version >= 2:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -251,9 +255,11 @@ class AlterConfigsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

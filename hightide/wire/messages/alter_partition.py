@@ -92,7 +92,8 @@ class AlterPartitionRequestPartitionData(Structure):
         (self.partition_index, self.leader_epoch) = reader.unpack(_II)
         if version >= 3:
             self.new_isr = []
-            self.new_isr_with_epochs = [BrokerState.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.new_isr_with_epochs = [BrokerState.read(reader, version) for _ in range(count)]
         else:
             self.new_isr = reader.read_int32s(reader.read_compact_array_count())
             self.new_isr_with_epochs = []
@@ -126,7 +127,8 @@ class AlterPartitionRequestTopicData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [AlterPartitionRequestPartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [AlterPartitionRequestPartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -166,7 +168,8 @@ class AlterPartitionRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.broker_id, self.broker_epoch) = reader.unpack(_IQ)
-        self.topics = [AlterPartitionRequestTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [AlterPartitionRequestTopicData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -245,7 +248,8 @@ class AlterPartitionResponseTopicData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [AlterPartitionResponsePartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [AlterPartitionResponsePartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -285,6 +289,7 @@ class AlterPartitionResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
-        self.topics = [AlterPartitionResponseTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [AlterPartitionResponseTopicData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

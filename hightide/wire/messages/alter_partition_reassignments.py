@@ -79,7 +79,8 @@ class ReassignableTopic(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
-        self.partitions = [ReassignablePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [ReassignablePartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -128,7 +129,8 @@ class AlterPartitionReassignmentsRequest(ApiMessage):
         else:
             self.timeout_ms = reader.read_int32()
             self.allow_replication_factor_change = True
-        self.topics = [ReassignableTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [ReassignableTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -188,7 +190,8 @@ class ReassignableTopicResponse(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
-        self.partitions = [ReassignablePartitionResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [ReassignablePartitionResponse.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -241,6 +244,7 @@ class AlterPartitionReassignmentsResponse(ApiMessage):
             (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
             self.allow_replication_factor_change = True
         self.error_message = reader.read_compact_nullable_string()
-        self.responses = [ReassignableTopicResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.responses = [ReassignableTopicResponse.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -95,11 +95,13 @@ class AlterReplicaLogDir(Structure):
         self = cls.__new__(cls)
         if version >= 2:
             self.path = reader.read_compact_string()
-            self.topics = [AlterReplicaLogDirTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [AlterReplicaLogDirTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.path = reader.read_string()
-            self.topics = [AlterReplicaLogDirTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [AlterReplicaLogDirTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -141,10 +143,12 @@ class AlterReplicaLogDirsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.dirs = [AlterReplicaLogDir.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.dirs = [AlterReplicaLogDir.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.dirs = [AlterReplicaLogDir.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.dirs = [AlterReplicaLogDir.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -216,11 +220,13 @@ class AlterReplicaLogDirTopicResult(Structure):
         self = cls.__new__(cls)
         if version >= 2:
             self.topic_name = reader.read_compact_string()
-            self.partitions = [AlterReplicaLogDirPartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [AlterReplicaLogDirPartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic_name = reader.read_string()
-            self.partitions = [AlterReplicaLogDirPartitionResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [AlterReplicaLogDirPartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -266,9 +272,11 @@ class AlterReplicaLogDirsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.results = [AlterReplicaLogDirTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [AlterReplicaLogDirTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.results = [AlterReplicaLogDirTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results = [AlterReplicaLogDirTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -71,7 +71,8 @@ class AlterShareGroupOffsetsRequestTopic(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
-        self.partitions = [AlterShareGroupOffsetsRequestPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [AlterShareGroupOffsetsRequestPartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -95,7 +96,7 @@ class AlterShareGroupOffsetsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.group_id)
         write_compact_count(out, self.topics)
@@ -105,11 +106,12 @@ class AlterShareGroupOffsetsRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [AlterShareGroupOffsetsRequestTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [AlterShareGroupOffsetsRequestTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -173,7 +175,8 @@ class AlterShareGroupOffsetsResponseTopic(Structure):
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
         self.topic_id = reader.read_uuid()
-        self.partitions = [AlterShareGroupOffsetsResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [AlterShareGroupOffsetsResponsePartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -201,7 +204,7 @@ class AlterShareGroupOffsetsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -212,11 +215,12 @@ class AlterShareGroupOffsetsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
         self.error_message = reader.read_compact_nullable_string()
-        self.responses = [AlterShareGroupOffsetsResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.responses = [AlterShareGroupOffsetsResponseTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

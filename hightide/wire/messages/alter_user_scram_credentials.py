@@ -106,7 +106,7 @@ class AlterUserScramCredentialsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.deletions)
         for scram_credential_deletion in self.deletions:
@@ -118,11 +118,13 @@ class AlterUserScramCredentialsRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.deletions = [ScramCredentialDeletion.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.upsertions = [ScramCredentialUpsertion.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.deletions = [ScramCredentialDeletion.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.upsertions = [ScramCredentialUpsertion.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -178,7 +180,7 @@ class AlterUserScramCredentialsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.throttle_time_ms)
         write_compact_count(out, self.results)
@@ -188,10 +190,11 @@ class AlterUserScramCredentialsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.results = [AlterUserScramCredentialsResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.results = [AlterUserScramCredentialsResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

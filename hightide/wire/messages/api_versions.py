@@ -242,9 +242,11 @@ class ApiVersionsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.error_code = reader.read_int16()
         if version >= 3:
-            self.api_keys = [ApiVersion.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.api_keys = [ApiVersion.read(reader, version) for _ in range(count)]
         else:
-            self.api_keys = [ApiVersion.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.api_keys = [ApiVersion.read(reader, version) for _ in range(count)]
         if version >= 1:
             self.throttle_time_ms = reader.read_int32()
         else:
@@ -257,11 +259,13 @@ class ApiVersionsResponse(ApiMessage):
             self.unknown_tagged_fields = None
             for tag, size in reader.read_tags():
                 if tag == 0:
-                    self.supported_features = [SupportedFeatureKey.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                    count = reader.read_compact_array_count()
+                    self.supported_features = [SupportedFeatureKey.read(reader, version) for _ in range(count)]
                 elif tag == 1:
                     self.finalized_features_epoch = reader.read_int64()
                 elif tag == 2:
-                    self.finalized_features = [FinalizedFeatureKey.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                    count = reader.read_compact_array_count()
+                    self.finalized_features = [FinalizedFeatureKey.read(reader, version) for _ in range(count)]
                 elif tag == 3:
                     self.zk_migration_ready = reader.read_boolean()
                 else:

@@ -109,11 +109,13 @@ class BeginQuorumEpochRequestTopicData(Structure):
         self = cls.__new__(cls)
         if version >= 1:
             self.topic_name = reader.read_compact_string()
-            self.partitions = [BeginQuorumEpochRequestPartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [BeginQuorumEpochRequestPartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic_name = reader.read_string()
-            self.partitions = [BeginQuorumEpochRequestPartitionData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [BeginQuorumEpochRequestPartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -201,13 +203,16 @@ class BeginQuorumEpochRequest(ApiMessage):
         if version >= 1:
             self.cluster_id = reader.read_compact_nullable_string()
             self.voter_id = reader.read_int32()
-            self.topics = [BeginQuorumEpochRequestTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
-            self.leader_endpoints = [LeaderEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [BeginQuorumEpochRequestTopicData.read(reader, version) for _ in range(count)]
+            count = reader.read_compact_array_count()
+            self.leader_endpoints = [LeaderEndpoint.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.cluster_id = reader.read_nullable_string()
             self.voter_id = -1
-            self.topics = [BeginQuorumEpochRequestTopicData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [BeginQuorumEpochRequestTopicData.read(reader, version) for _ in range(count)]
             self.leader_endpoints = []
             self.unknown_tagged_fields = None
         return self
@@ -284,11 +289,13 @@ class BeginQuorumEpochResponseTopicData(Structure):
         self = cls.__new__(cls)
         if version >= 1:
             self.topic_name = reader.read_compact_string()
-            self.partitions = [BeginQuorumEpochResponsePartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [BeginQuorumEpochResponsePartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic_name = reader.read_string()
-            self.partitions = [BeginQuorumEpochResponsePartitionData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [BeginQuorumEpochResponsePartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -376,15 +383,18 @@ class BeginQuorumEpochResponse(ApiMessage):
         self = cls.__new__(cls)
         self.error_code = reader.read_int16()
         if version >= 1:
-            self.topics = [BeginQuorumEpochResponseTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [BeginQuorumEpochResponseTopicData.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [BeginQuorumEpochResponseTopicData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [BeginQuorumEpochResponseTopicData.read(reader, version) for _ in range(count)]
         self.node_endpoints = []
         if version >= 1:
             self.unknown_tagged_fields = None
             for tag, size in reader.read_tags():
                 if tag == 0:
-                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                    count = reader.read_compact_array_count()
+                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
                 else:
                     self.keep_unknown_tagged_field(tag, reader.read_view(size))
         else:

@@ -91,7 +91,8 @@ class BrokerHeartbeatRequest(ApiMessage):
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if version >= 1 and tag == 0:
-                self.offline_log_dirs = [reader.read_uuid() for _ in range(reader.read_compact_array_count())]
+                count = reader.read_compact_array_count()
+                self.offline_log_dirs = [reader.read_uuid() for _ in range(count)]
             elif version >= 2 and tag == 1:
                 count = reader.read_compact_nullable_array_count()
                 self.cordoned_log_dirs = None if count < 0 else [reader.read_uuid() for _ in range(count)]

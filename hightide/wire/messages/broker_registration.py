@@ -164,15 +164,18 @@ class BrokerRegistrationRequest(ApiMessage):
         self.broker_id = reader.read_int32()
         self.cluster_id = reader.read_compact_string()
         self.incarnation_id = reader.read_uuid()
-        self.listeners = [Listener.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.features = [Feature.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.listeners = [Listener.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.features = [Feature.read(reader, version) for _ in range(count)]
         self.rack = reader.read_compact_nullable_string()
         if version >= 1:
             self.is_migrating_zk_broker = reader.read_boolean()
         else:
             self.is_migrating_zk_broker = False
         if version >= 2:
-            self.log_dirs = [reader.read_uuid() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.log_dirs = [reader.read_uuid() for _ in range(count)]
         else:
             self.log_dirs = []
         if version >= 3:

@@ -56,7 +56,8 @@ class ConsumerGroupDescribeRequest(ApiMessage):
         if not 0 <= version <= 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.group_ids = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.group_ids = [reader.read_compact_string() for _ in range(count)]
         self.include_authorized_operations = reader.read_boolean()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -116,7 +117,8 @@ class Assignment(Structure):
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        self.topic_partitions = [TopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_partitions = [TopicPartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -191,7 +193,8 @@ class Member(Structure):
         self.member_epoch = reader.read_int32()
         self.client_id = reader.read_compact_string()
         self.client_host = reader.read_compact_string()
-        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(count)]
         self.subscribed_topic_regex = reader.read_compact_nullable_string()
         self.assignment = Assignment.read(reader, version)
         self.target_assignment = Assignment.read(reader, version)
@@ -263,7 +266,8 @@ class DescribedGroup(Structure):
         self.group_state = reader.read_compact_string()
         (self.group_epoch, self.assignment_epoch) = reader.unpack(_II)
         self.assignor_name = reader.read_compact_string()
-        self.members = [Member.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.members = [Member.read(reader, version) for _ in range(count)]
         self.authorized_operations = reader.read_int32()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -302,6 +306,7 @@ class ConsumerGroupDescribeResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.groups = [DescribedGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.groups = [DescribedGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -199,7 +199,8 @@ class Assignment(Structure):
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        self.topic_partitions = [ConsumerGroupHeartbeatResponseTopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_partitions = [ConsumerGroupHeartbeatResponseTopicPartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 

@@ -77,7 +77,8 @@ class ConsumerProtocolAssignment(Message):
         if not 0 <= version <= 3:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.assigned_partitions = [ConsumerProtocolAssignmentTopicPartition.read(reader, version) for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.assigned_partitions = [ConsumerProtocolAssignmentTopicPartition.read(reader, version) for _ in range(count)]
         self.user_data = reader.read_nullable_bytes()
         self.unknown_tagged_fields = None
         return self
@@ -159,10 +160,12 @@ class ConsumerProtocolSubscription(Message):
         if not 0 <= version <= 3:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topics = [reader.read_string() for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.topics = [reader.read_string() for _ in range(count)]
         self.user_data = reader.read_nullable_bytes()
         if version >= 1:
-            self.owned_partitions = [ConsumerProtocolSubscriptionTopicPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.owned_partitions = [ConsumerProtocolSubscriptionTopicPartition.read(reader, version) for _ in range(count)]
         else:
             self.owned_partitions = []
         if version >= 2:

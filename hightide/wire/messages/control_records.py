@@ -40,7 +40,7 @@ class ControlRecordTypeSchema(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT16.pack(self.type)
         if self.unknown_tagged_fields:
@@ -48,7 +48,7 @@ class ControlRecordTypeSchema(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.type = reader.read_int16()
@@ -72,7 +72,7 @@ class EndTxnMarker(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.coordinator_epoch)
         if self.unknown_tagged_fields:
@@ -80,7 +80,7 @@ class EndTxnMarker(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.coordinator_epoch = reader.read_int32()
@@ -106,14 +106,14 @@ class KRaftVersionRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _HH.pack(self.version, self.k_raft_version)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.version, self.k_raft_version) = reader.unpack(_HH)
@@ -195,8 +195,10 @@ class LeaderChangeMessage(Message):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.version, self.leader_id) = reader.unpack(_HI)
-        self.voters = [LeaderChangeMessageVoter.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.granting_voters = [LeaderChangeMessageVoter.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.voters = [LeaderChangeMessageVoter.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.granting_voters = [LeaderChangeMessageVoter.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -217,14 +219,14 @@ class SnapshotFooterRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT16.pack(self.version)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.version = reader.read_int16()
@@ -250,14 +252,14 @@ class SnapshotHeaderRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _HQ.pack(self.version, self.last_contained_log_timestamp)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.version, self.last_contained_log_timestamp) = reader.unpack(_HQ)
@@ -354,7 +356,8 @@ class VotersRecordVoter(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         (self.voter_id, self.voter_directory_id) = reader.unpack(_IU)
-        self.endpoints = [Endpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.endpoints = [Endpoint.read(reader, version) for _ in range(count)]
         self.k_raft_version_feature = KRaftVersionFeature.read(reader, version)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -378,7 +381,7 @@ class VotersRecord(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT16.pack(self.version)
         write_compact_count(out, self.voters)
@@ -388,10 +391,11 @@ class VotersRecord(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.version = reader.read_int16()
-        self.voters = [VotersRecordVoter.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.voters = [VotersRecordVoter.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

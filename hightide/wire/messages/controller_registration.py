@@ -113,7 +113,7 @@ class ControllerRegistrationRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.controller_id)
         write_uuid(out, self.incarnation_id)
@@ -128,12 +128,14 @@ class ControllerRegistrationRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.controller_id, self.incarnation_id, self.zk_migration_ready) = reader.unpack(_IUT)
-        self.listeners = [Listener.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.features = [Feature.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.listeners = [Listener.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.features = [Feature.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -159,7 +161,7 @@ class ControllerRegistrationResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -167,7 +169,7 @@ class ControllerRegistrationResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)

@@ -135,10 +135,12 @@ class CreateAclsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.creations = [AclCreation.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.creations = [AclCreation.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.creations = [AclCreation.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.creations = [AclCreation.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -221,9 +223,11 @@ class CreateAclsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.results = [AclCreationResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [AclCreationResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.results = [AclCreationResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results = [AclCreationResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -123,9 +123,11 @@ class CreateDelegationTokenRequest(ApiMessage):
             self.owner_principal_type = ""
             self.owner_principal_name = ""
         if version >= 2:
-            self.renewers = [CreatableRenewers.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.renewers = [CreatableRenewers.read(reader, version) for _ in range(count)]
         else:
-            self.renewers = [CreatableRenewers.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.renewers = [CreatableRenewers.read(reader, version) for _ in range(count)]
         self.max_lifetime_ms = reader.read_int64()
         if version >= 2:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()

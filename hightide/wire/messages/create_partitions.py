@@ -161,9 +161,11 @@ class CreatePartitionsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.topics = [CreatePartitionsTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [CreatePartitionsTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [CreatePartitionsTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [CreatePartitionsTopic.read(reader, version) for _ in range(count)]
         (self.timeout_ms, self.validate_only) = reader.unpack(_IT)
         if version >= 2:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -260,9 +262,11 @@ class CreatePartitionsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.results = [CreatePartitionsTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [CreatePartitionsTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.results = [CreatePartitionsTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results = [CreatePartitionsTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

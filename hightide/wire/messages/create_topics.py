@@ -159,12 +159,16 @@ class CreatableTopic(Structure):
             self.name = reader.read_string()
         (self.num_partitions, self.replication_factor) = reader.unpack(_IH)
         if version >= 5:
-            self.assignments = [CreatableReplicaAssignment.read(reader, version) for _ in range(reader.read_compact_array_count())]
-            self.configs = [CreatableTopicConfig.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.assignments = [CreatableReplicaAssignment.read(reader, version) for _ in range(count)]
+            count = reader.read_compact_array_count()
+            self.configs = [CreatableTopicConfig.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.assignments = [CreatableReplicaAssignment.read(reader, version) for _ in range(reader.read_array_count())]
-            self.configs = [CreatableTopicConfig.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.assignments = [CreatableReplicaAssignment.read(reader, version) for _ in range(count)]
+            count = reader.read_array_count()
+            self.configs = [CreatableTopicConfig.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -213,9 +217,11 @@ class CreateTopicsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 5:
-            self.topics = [CreatableTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [CreatableTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [CreatableTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [CreatableTopic.read(reader, version) for _ in range(count)]
         (self.timeout_ms, self.validate_only) = reader.unpack(_IT)
         if version >= 5:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -398,9 +404,11 @@ class CreateTopicsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 5:
-            self.topics = [CreatableTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [CreatableTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [CreatableTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [CreatableTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -26,7 +26,7 @@ class DefaultPrincipalData(Message):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.type)
         write_compact_string(out, self.name)
@@ -35,7 +35,7 @@ class DefaultPrincipalData(Message):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.type = reader.read_compact_string()

@@ -135,10 +135,12 @@ class DeleteAclsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.filters = [DeleteAclsFilter.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.filters = [DeleteAclsFilter.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.filters = [DeleteAclsFilter.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.filters = [DeleteAclsFilter.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -272,11 +274,13 @@ class DeleteAclsFilterResult(Structure):
         self.error_code = reader.read_int16()
         if version >= 2:
             self.error_message = reader.read_compact_nullable_string()
-            self.matching_acls = [DeleteAclsMatchingAcl.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.matching_acls = [DeleteAclsMatchingAcl.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.error_message = reader.read_nullable_string()
-            self.matching_acls = [DeleteAclsMatchingAcl.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.matching_acls = [DeleteAclsMatchingAcl.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -322,9 +326,11 @@ class DeleteAclsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.filter_results = [DeleteAclsFilterResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.filter_results = [DeleteAclsFilterResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.filter_results = [DeleteAclsFilterResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.filter_results = [DeleteAclsFilterResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

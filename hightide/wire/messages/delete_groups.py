@@ -53,10 +53,12 @@ class DeleteGroupsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.groups_names = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.groups_names = [reader.read_compact_string() for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.groups_names = [reader.read_string() for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.groups_names = [reader.read_string() for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -143,9 +145,11 @@ class DeleteGroupsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.results = [DeletableGroupResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [DeletableGroupResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.results = [DeletableGroupResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results = [DeletableGroupResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -87,11 +87,13 @@ class DeleteRecordsTopic(Structure):
         self = cls.__new__(cls)
         if version >= 2:
             self.name = reader.read_compact_string()
-            self.partitions = [DeleteRecordsPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [DeleteRecordsPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [DeleteRecordsPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [DeleteRecordsPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -138,9 +140,11 @@ class DeleteRecordsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 2:
-            self.topics = [DeleteRecordsTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [DeleteRecordsTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [DeleteRecordsTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [DeleteRecordsTopic.read(reader, version) for _ in range(count)]
         self.timeout_ms = reader.read_int32()
         if version >= 2:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -218,11 +222,13 @@ class DeleteRecordsTopicResult(Structure):
         self = cls.__new__(cls)
         if version >= 2:
             self.name = reader.read_compact_string()
-            self.partitions = [DeleteRecordsPartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [DeleteRecordsPartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [DeleteRecordsPartitionResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [DeleteRecordsPartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -268,9 +274,11 @@ class DeleteRecordsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
-            self.topics = [DeleteRecordsTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [DeleteRecordsTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [DeleteRecordsTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [DeleteRecordsTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -64,7 +64,7 @@ class DeleteShareGroupOffsetsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.group_id)
         write_compact_count(out, self.topics)
@@ -74,11 +74,12 @@ class DeleteShareGroupOffsetsRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [DeleteShareGroupOffsetsRequestTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [DeleteShareGroupOffsetsRequestTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -141,7 +142,7 @@ class DeleteShareGroupOffsetsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -152,11 +153,12 @@ class DeleteShareGroupOffsetsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
         self.error_message = reader.read_compact_nullable_string()
-        self.responses = [DeleteShareGroupOffsetsResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.responses = [DeleteShareGroupOffsetsResponseTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -104,15 +104,18 @@ class DeleteTopicsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 6:
-            self.topics = [DeleteTopicState.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [DeleteTopicState.read(reader, version) for _ in range(count)]
         else:
             self.topics = []
         if version >= 6:
             self.topic_names = []
         elif version >= 4:
-            self.topic_names = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topic_names = [reader.read_compact_string() for _ in range(count)]
         else:
-            self.topic_names = [reader.read_string() for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topic_names = [reader.read_string() for _ in range(count)]
         self.timeout_ms = reader.read_int32()
         if version >= 4:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -227,9 +230,11 @@ class DeleteTopicsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 4:
-            self.responses = [DeletableTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.responses = [DeletableTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.responses = [DeletableTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.responses = [DeletableTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -201,10 +201,12 @@ class DescribeAclsResource(Structure):
             self.resource_name = reader.read_string()
         self.pattern_type = reader.read_int8()
         if version >= 2:
-            self.acls = [AclDescription.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.acls = [AclDescription.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.acls = [AclDescription.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.acls = [AclDescription.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -257,10 +259,12 @@ class DescribeAclsResponse(ApiMessage):
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
         if version >= 2:
             self.error_message = reader.read_compact_nullable_string()
-            self.resources = [DescribeAclsResource.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.resources = [DescribeAclsResource.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.error_message = reader.read_nullable_string()
-            self.resources = [DescribeAclsResource.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.resources = [DescribeAclsResource.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -113,9 +113,11 @@ class DescribeClientQuotasRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 1:
-            self.components = [ComponentData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.components = [ComponentData.read(reader, version) for _ in range(count)]
         else:
-            self.components = [ComponentData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.components = [ComponentData.read(reader, version) for _ in range(count)]
         self.strict = reader.read_boolean()
         if version >= 1:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -241,12 +243,16 @@ class EntryData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         if version >= 1:
-            self.entity = [EntityData.read(reader, version) for _ in range(reader.read_compact_array_count())]
-            self.values = [ValueData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.entity = [EntityData.read(reader, version) for _ in range(count)]
+            count = reader.read_compact_array_count()
+            self.values = [ValueData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.entity = [EntityData.read(reader, version) for _ in range(reader.read_array_count())]
-            self.values = [ValueData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.entity = [EntityData.read(reader, version) for _ in range(count)]
+            count = reader.read_array_count()
+            self.values = [ValueData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 

@@ -202,7 +202,8 @@ class DescribeClusterResponse(ApiMessage):
             self.endpoint_type = 1
         self.cluster_id = reader.read_compact_string()
         self.controller_id = reader.read_int32()
-        self.brokers = [DescribeClusterBroker.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.brokers = [DescribeClusterBroker.read(reader, version) for _ in range(count)]
         self.cluster_authorized_operations = reader.read_int32()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -129,9 +129,11 @@ class DescribeConfigsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 4:
-            self.resources = [DescribeConfigsResource.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.resources = [DescribeConfigsResource.read(reader, version) for _ in range(count)]
         else:
-            self.resources = [DescribeConfigsResource.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.resources = [DescribeConfigsResource.read(reader, version) for _ in range(count)]
         if version >= 3:
             (self.include_synonyms, self.include_documentation) = reader.unpack(_TT)
         else:
@@ -265,9 +267,11 @@ class DescribeConfigsResourceResult(Structure):
             self.value = reader.read_nullable_string()
         (self.read_only, self.config_source, self.is_sensitive) = reader.unpack(_TBT)
         if version >= 4:
-            self.synonyms = [DescribeConfigsSynonym.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.synonyms = [DescribeConfigsSynonym.read(reader, version) for _ in range(count)]
         else:
-            self.synonyms = [DescribeConfigsSynonym.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.synonyms = [DescribeConfigsSynonym.read(reader, version) for _ in range(count)]
         if version >= 3:
             self.config_type = reader.read_int8()
         else:
@@ -337,11 +341,13 @@ class DescribeConfigsResult(Structure):
         self.resource_type = reader.read_int8()
         if version >= 4:
             self.resource_name = reader.read_compact_string()
-            self.configs = [DescribeConfigsResourceResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.configs = [DescribeConfigsResourceResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.resource_name = reader.read_string()
-            self.configs = [DescribeConfigsResourceResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.configs = [DescribeConfigsResourceResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -387,9 +393,11 @@ class DescribeConfigsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 4:
-            self.results = [DescribeConfigsResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [DescribeConfigsResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.results = [DescribeConfigsResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results = [DescribeConfigsResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

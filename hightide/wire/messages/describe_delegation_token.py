@@ -245,12 +245,14 @@ class DescribedDelegationToken(Structure):
         if version >= 2:
             self.token_id = reader.read_compact_string()
             self.hmac = reader.read_compact_bytes()
-            self.renewers = [DescribedDelegationTokenRenewer.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.renewers = [DescribedDelegationTokenRenewer.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.token_id = reader.read_string()
             self.hmac = reader.read_bytes()
-            self.renewers = [DescribedDelegationTokenRenewer.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.renewers = [DescribedDelegationTokenRenewer.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -301,9 +303,11 @@ class DescribeDelegationTokenResponse(ApiMessage):
         self = cls.__new__(cls)
         self.error_code = reader.read_int16()
         if version >= 2:
-            self.tokens = [DescribedDelegationToken.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.tokens = [DescribedDelegationToken.read(reader, version) for _ in range(count)]
         else:
-            self.tokens = [DescribedDelegationToken.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.tokens = [DescribedDelegationToken.read(reader, version) for _ in range(count)]
         self.throttle_time_ms = reader.read_int32()
         if version >= 2:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()

@@ -67,9 +67,11 @@ class DescribeGroupsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 5:
-            self.groups = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.groups = [reader.read_compact_string() for _ in range(count)]
         else:
-            self.groups = [reader.read_string() for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.groups = [reader.read_string() for _ in range(count)]
         if version >= 3:
             self.include_authorized_operations = reader.read_boolean()
         else:
@@ -243,13 +245,15 @@ class DescribedGroup(Structure):
             self.group_state = reader.read_compact_string()
             self.protocol_type = reader.read_compact_string()
             self.protocol_data = reader.read_compact_string()
-            self.members = [DescribedGroupMember.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.members = [DescribedGroupMember.read(reader, version) for _ in range(count)]
         else:
             self.group_id = reader.read_string()
             self.group_state = reader.read_string()
             self.protocol_type = reader.read_string()
             self.protocol_data = reader.read_string()
-            self.members = [DescribedGroupMember.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.members = [DescribedGroupMember.read(reader, version) for _ in range(count)]
         if version >= 3:
             self.authorized_operations = reader.read_int32()
         else:
@@ -306,9 +310,11 @@ class DescribeGroupsResponse(ApiMessage):
         else:
             self.throttle_time_ms = 0
         if version >= 5:
-            self.groups = [DescribedGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.groups = [DescribedGroup.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.groups = [DescribedGroup.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.groups = [DescribedGroup.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -189,11 +189,13 @@ class DescribeLogDirsTopic(Structure):
         self = cls.__new__(cls)
         if version >= 2:
             self.name = reader.read_compact_string()
-            self.partitions = [DescribeLogDirsPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [DescribeLogDirsPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [DescribeLogDirsPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [DescribeLogDirsPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -248,10 +250,12 @@ class DescribeLogDirsResult(Structure):
         self.error_code = reader.read_int16()
         if version >= 2:
             self.log_dir = reader.read_compact_string()
-            self.topics = [DescribeLogDirsTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [DescribeLogDirsTopic.read(reader, version) for _ in range(count)]
         else:
             self.log_dir = reader.read_string()
-            self.topics = [DescribeLogDirsTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [DescribeLogDirsTopic.read(reader, version) for _ in range(count)]
         if version >= 5:
             (self.total_bytes, self.usable_bytes, self.is_cordoned) = reader.unpack(_QQT)
         elif version >= 4:
@@ -318,9 +322,11 @@ class DescribeLogDirsResponse(ApiMessage):
             self.throttle_time_ms = reader.read_int32()
             self.error_code = 0
         if version >= 2:
-            self.results = [DescribeLogDirsResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [DescribeLogDirsResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.results = [DescribeLogDirsResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.results = [DescribeLogDirsResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -66,7 +66,7 @@ class DescribeProducersRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.topics)
         for topic_request in self.topics:
@@ -75,10 +75,11 @@ class DescribeProducersRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topics = [TopicRequest.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [TopicRequest.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -169,7 +170,8 @@ class PartitionResponse(Structure):
         self = cls.__new__(cls)
         (self.partition_index, self.error_code) = reader.unpack(_IH)
         self.error_message = reader.read_compact_nullable_string()
-        self.active_producers = [ProducerState.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.active_producers = [ProducerState.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -199,7 +201,8 @@ class TopicResponse(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
-        self.partitions = [PartitionResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionResponse.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -223,7 +226,7 @@ class DescribeProducersResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.throttle_time_ms)
         write_compact_count(out, self.topics)
@@ -233,10 +236,11 @@ class DescribeProducersResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.topics = [TopicResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [TopicResponse.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -77,7 +77,8 @@ class DescribeQuorumRequestTopicData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
-        self.partitions = [DescribeQuorumRequestPartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [DescribeQuorumRequestPartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -111,7 +112,8 @@ class DescribeQuorumRequest(ApiMessage):
         if not 0 <= version <= 2:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topics = [DescribeQuorumRequestTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [DescribeQuorumRequestTopicData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -240,8 +242,10 @@ class DescribeQuorumResponsePartitionData(Structure):
         else:
             self.error_message = ""
         (self.leader_id, self.leader_epoch, self.high_watermark) = reader.unpack(_IIQ)
-        self.current_voters = [ReplicaState.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.observers = [ReplicaState.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.current_voters = [ReplicaState.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.observers = [ReplicaState.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -271,7 +275,8 @@ class DescribeQuorumResponseTopicData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
-        self.partitions = [DescribeQuorumResponsePartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [DescribeQuorumResponsePartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -333,7 +338,8 @@ class Node(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.node_id = reader.read_int32()
-        self.listeners = [Listener.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.listeners = [Listener.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -388,9 +394,11 @@ class DescribeQuorumResponse(ApiMessage):
             self.error_message = reader.read_compact_nullable_string()
         else:
             self.error_message = ""
-        self.topics = [DescribeQuorumResponseTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [DescribeQuorumResponseTopicData.read(reader, version) for _ in range(count)]
         if version >= 2:
-            self.nodes = [Node.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.nodes = [Node.read(reader, version) for _ in range(count)]
         else:
             self.nodes = []
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()

@@ -115,7 +115,8 @@ class DescribeShareGroupOffsetsRequest(ApiMessage):
         if not 0 <= version <= 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.groups = [DescribeShareGroupOffsetsRequestGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.groups = [DescribeShareGroupOffsetsRequestGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -204,7 +205,8 @@ class DescribeShareGroupOffsetsResponseTopic(Structure):
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
         self.topic_id = reader.read_uuid()
-        self.partitions = [DescribeShareGroupOffsetsResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [DescribeShareGroupOffsetsResponsePartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -240,7 +242,8 @@ class DescribeShareGroupOffsetsResponseGroup(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [DescribeShareGroupOffsetsResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [DescribeShareGroupOffsetsResponseTopic.read(reader, version) for _ in range(count)]
         self.error_code = reader.read_int16()
         self.error_message = reader.read_compact_nullable_string()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -280,6 +283,7 @@ class DescribeShareGroupOffsetsResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.groups = [DescribeShareGroupOffsetsResponseGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.groups = [DescribeShareGroupOffsetsResponseGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

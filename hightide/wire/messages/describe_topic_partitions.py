@@ -97,7 +97,7 @@ class DescribeTopicPartitionsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.topics)
         for topic_request in self.topics:
@@ -112,10 +112,11 @@ class DescribeTopicPartitionsRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topics = [TopicRequest.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [TopicRequest.read(reader, version) for _ in range(count)]
         self.response_partition_limit = reader.read_int32()
         self.cursor = DescribeTopicPartitionsRequestCursor.read(reader, version) if reader.read_int8() >= 0 else None
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -234,7 +235,8 @@ class DescribeTopicPartitionsResponseTopic(Structure):
         self.error_code = reader.read_int16()
         self.name = reader.read_compact_nullable_string()
         (self.topic_id, self.is_internal) = reader.unpack(_UT)
-        self.partitions = [DescribeTopicPartitionsResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [DescribeTopicPartitionsResponsePartition.read(reader, version) for _ in range(count)]
         self.topic_authorized_operations = reader.read_int32()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -289,7 +291,7 @@ class DescribeTopicPartitionsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.throttle_time_ms)
         write_compact_count(out, self.topics)
@@ -304,11 +306,12 @@ class DescribeTopicPartitionsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.topics = [DescribeTopicPartitionsResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [DescribeTopicPartitionsResponseTopic.read(reader, version) for _ in range(count)]
         self.next_cursor = DescribeTopicPartitionsResponseCursor.read(reader, version) if reader.read_int8() >= 0 else None
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

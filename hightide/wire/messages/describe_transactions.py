@@ -36,7 +36,7 @@ class DescribeTransactionsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.transactional_ids)
         for text in self.transactional_ids:
@@ -45,10 +45,11 @@ class DescribeTransactionsRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.transactional_ids = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.transactional_ids = [reader.read_compact_string() for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -144,7 +145,8 @@ class TransactionState(Structure):
             self.producer_id,
             self.producer_epoch,
         ) = reader.unpack(_IQQH)
-        self.topics = [TopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [TopicData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -168,7 +170,7 @@ class DescribeTransactionsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.throttle_time_ms)
         write_compact_count(out, self.transaction_states)
@@ -178,10 +180,11 @@ class DescribeTransactionsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.transaction_states = [TransactionState.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.transaction_states = [TransactionState.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -60,7 +60,7 @@ class DescribeUserScramCredentialsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         if self.users is None:
             out.append(0)
@@ -72,7 +72,7 @@ class DescribeUserScramCredentialsRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         count = reader.read_compact_nullable_array_count()
@@ -140,7 +140,8 @@ class DescribeUserScramCredentialsResult(Structure):
         self.user = reader.read_compact_string()
         self.error_code = reader.read_int16()
         self.error_message = reader.read_compact_nullable_string()
-        self.credential_infos = [CredentialInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.credential_infos = [CredentialInfo.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -168,7 +169,7 @@ class DescribeUserScramCredentialsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -179,11 +180,12 @@ class DescribeUserScramCredentialsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
         self.error_message = reader.read_compact_nullable_string()
-        self.results = [DescribeUserScramCredentialsResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.results = [DescribeUserScramCredentialsResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -209,11 +209,13 @@ class ReplicaElectionResult(Structure):
         self = cls.__new__(cls)
         if version >= 2:
             self.topic = reader.read_compact_string()
-            self.partition_result = [PartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partition_result = [PartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic = reader.read_string()
-            self.partition_result = [PartitionResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partition_result = [PartitionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -270,9 +272,11 @@ class ElectLeadersResponse(ApiMessage):
             self.throttle_time_ms = reader.read_int32()
             self.error_code = 0
         if version >= 2:
-            self.replica_election_results = [ReplicaElectionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.replica_election_results = [ReplicaElectionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.replica_election_results = [ReplicaElectionResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.replica_election_results = [ReplicaElectionResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -94,7 +94,8 @@ class EndQuorumEpochRequestPartitionData(Structure):
         (self.partition_index, self.leader_id, self.leader_epoch) = reader.unpack(_III)
         if version >= 1:
             self.preferred_successors = []
-            self.preferred_candidates = [ReplicaInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.preferred_candidates = [ReplicaInfo.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.preferred_successors = reader.read_int32s(reader.read_array_count())
@@ -137,11 +138,13 @@ class EndQuorumEpochRequestTopicData(Structure):
         self = cls.__new__(cls)
         if version >= 1:
             self.topic_name = reader.read_compact_string()
-            self.partitions = [EndQuorumEpochRequestPartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [EndQuorumEpochRequestPartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic_name = reader.read_string()
-            self.partitions = [EndQuorumEpochRequestPartitionData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [EndQuorumEpochRequestPartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -225,12 +228,15 @@ class EndQuorumEpochRequest(ApiMessage):
         self = cls.__new__(cls)
         if version >= 1:
             self.cluster_id = reader.read_compact_nullable_string()
-            self.topics = [EndQuorumEpochRequestTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
-            self.leader_endpoints = [LeaderEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [EndQuorumEpochRequestTopicData.read(reader, version) for _ in range(count)]
+            count = reader.read_compact_array_count()
+            self.leader_endpoints = [LeaderEndpoint.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.cluster_id = reader.read_nullable_string()
-            self.topics = [EndQuorumEpochRequestTopicData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [EndQuorumEpochRequestTopicData.read(reader, version) for _ in range(count)]
             self.leader_endpoints = []
             self.unknown_tagged_fields = None
         return self
@@ -307,11 +313,13 @@ class EndQuorumEpochResponseTopicData(Structure):
         self = cls.__new__(cls)
         if version >= 1:
             self.topic_name = reader.read_compact_string()
-            self.partitions = [EndQuorumEpochResponsePartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [EndQuorumEpochResponsePartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic_name = reader.read_string()
-            self.partitions = [EndQuorumEpochResponsePartitionData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [EndQuorumEpochResponsePartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -399,15 +407,18 @@ class EndQuorumEpochResponse(ApiMessage):
         self = cls.__new__(cls)
         self.error_code = reader.read_int16()
         if version >= 1:
-            self.topics = [EndQuorumEpochResponseTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [EndQuorumEpochResponseTopicData.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [EndQuorumEpochResponseTopicData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [EndQuorumEpochResponseTopicData.read(reader, version) for _ in range(count)]
         self.node_endpoints = []
         if version >= 1:
             self.unknown_tagged_fields = None
             for tag, size in reader.read_tags():
                 if tag == 0:
-                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                    count = reader.read_compact_array_count()
+                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
                 else:
                     self.keep_unknown_tagged_field(tag, reader.read_view(size))
         else:

@@ -33,7 +33,7 @@ class EnvelopeRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_bytes(out, self.request_data)
         write_compact_nullable_bytes(out, self.request_principal)
@@ -42,7 +42,7 @@ class EnvelopeRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.request_data = reader.read_compact_bytes()
@@ -71,7 +71,7 @@ class EnvelopeResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_nullable_bytes(out, self.response_data)
         out += INT16.pack(self.error_code)
@@ -79,7 +79,7 @@ class EnvelopeResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.response_data = reader.read_compact_nullable_bytes()

@@ -245,10 +245,12 @@ class FetchTopic(Structure):
         else:
             self.topic_id = ZERO_UUID
         if version >= 12:
-            self.partitions = [FetchPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [FetchPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.partitions = [FetchPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [FetchPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -475,13 +477,17 @@ class FetchRequest(ApiMessage):
             self.session_id = 0
             self.session_epoch = -1
         if version >= 12:
-            self.topics = [FetchTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [FetchTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [FetchTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [FetchTopic.read(reader, version) for _ in range(count)]
         if version >= 12:
-            self.forgotten_topics_data = [ForgottenTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.forgotten_topics_data = [ForgottenTopic.read(reader, version) for _ in range(count)]
         elif version >= 7:
-            self.forgotten_topics_data = [ForgottenTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.forgotten_topics_data = [ForgottenTopic.read(reader, version) for _ in range(count)]
         else:
             self.forgotten_topics_data = []
         if version >= 12:
@@ -821,10 +827,12 @@ class FetchableTopicResponse(Structure):
         else:
             self.topic_id = ZERO_UUID
         if version >= 12:
-            self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -932,15 +940,18 @@ class FetchResponse(ApiMessage):
             self.error_code = 0
             self.session_id = 0
         if version >= 12:
-            self.responses = [FetchableTopicResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.responses = [FetchableTopicResponse.read(reader, version) for _ in range(count)]
         else:
-            self.responses = [FetchableTopicResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.responses = [FetchableTopicResponse.read(reader, version) for _ in range(count)]
         self.node_endpoints = []
         if version >= 12:
             self.unknown_tagged_fields = None
             for tag, size in reader.read_tags():
                 if version >= 16 and tag == 0:
-                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                    count = reader.read_compact_array_count()
+                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
                 else:
                     self.keep_unknown_tagged_field(tag, reader.read_view(size))
         else:

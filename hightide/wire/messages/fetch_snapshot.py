@@ -123,7 +123,8 @@ class FetchSnapshotRequestTopicSnapshot(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
-        self.partitions = [FetchSnapshotRequestPartitionSnapshot.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [FetchSnapshotRequestPartitionSnapshot.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -169,7 +170,8 @@ class FetchSnapshotRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.replica_id, self.max_bytes) = reader.unpack(_II)
-        self.topics = [FetchSnapshotRequestTopicSnapshot.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [FetchSnapshotRequestTopicSnapshot.read(reader, version) for _ in range(count)]
         self.cluster_id = None
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
@@ -309,7 +311,8 @@ class FetchSnapshotResponseTopicSnapshot(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
-        self.partitions = [FetchSnapshotResponsePartitionSnapshot.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [FetchSnapshotResponsePartitionSnapshot.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -391,12 +394,14 @@ class FetchSnapshotResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
-        self.topics = [FetchSnapshotResponseTopicSnapshot.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [FetchSnapshotResponseTopicSnapshot.read(reader, version) for _ in range(count)]
         self.node_endpoints = []
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if version >= 1 and tag == 0:
-                self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                count = reader.read_compact_array_count()
+                self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
             else:
                 self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self

@@ -86,7 +86,8 @@ class FindCoordinatorRequest(ApiMessage):
         else:
             self.key_type = 0
         if version >= 4:
-            self.coordinator_keys = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.coordinator_keys = [reader.read_compact_string() for _ in range(count)]
         else:
             self.coordinator_keys = []
         if version >= 3:
@@ -244,7 +245,8 @@ class FindCoordinatorResponse(ApiMessage):
             self.host = reader.read_string()
         if version >= 4:
             self.port = 0
-            self.coordinators = [Coordinator.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.coordinators = [Coordinator.read(reader, version) for _ in range(count)]
         else:
             self.port = reader.read_int32()
             self.coordinators = []

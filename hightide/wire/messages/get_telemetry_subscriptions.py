@@ -39,14 +39,14 @@ class GetTelemetrySubscriptionsRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_uuid(out, self.client_instance_id)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.client_instance_id = reader.read_uuid()
@@ -97,7 +97,7 @@ class GetTelemetrySubscriptionsResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_uuid(out, self.client_instance_id)
@@ -112,7 +112,7 @@ class GetTelemetrySubscriptionsResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (
@@ -123,6 +123,7 @@ class GetTelemetrySubscriptionsResponse(ApiMessage):
         ) = reader.unpack(_IHUI)
         self.accepted_compression_types = reader.read_int8s(reader.read_compact_array_count())
         (self.push_interval_ms, self.telemetry_max_bytes, self.delta_temporality) = reader.unpack(_IIT)
-        self.requested_metrics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.requested_metrics = [reader.read_compact_string() for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -53,7 +53,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -62,7 +62,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -148,7 +148,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
         write_compact_count(out, self.assigned_partitions)
@@ -161,12 +161,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.member_epoch, self.previous_member_epoch, self.state) = reader.unpack(_IIB)
-        self.assigned_partitions = [ConsumerGroupCurrentMemberAssignmentValueTopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.partitions_pending_revocation = [ConsumerGroupCurrentMemberAssignmentValueTopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.assigned_partitions = [ConsumerGroupCurrentMemberAssignmentValueTopicPartitions.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.partitions_pending_revocation = [ConsumerGroupCurrentMemberAssignmentValueTopicPartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -190,7 +192,7 @@ class ConsumerGroupMemberMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -199,7 +201,7 @@ class ConsumerGroupMemberMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -261,7 +263,8 @@ class ClassicMemberMetadata(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.session_timeout_ms = reader.read_int32()
-        self.supported_protocols = [ClassicProtocol.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.supported_protocols = [ClassicProtocol.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -309,7 +312,7 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_nullable_string(out, self.instance_id)
         write_compact_nullable_string(out, self.rack_id)
@@ -333,14 +336,15 @@ class ConsumerGroupMemberMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.instance_id = reader.read_compact_nullable_string()
         self.rack_id = reader.read_compact_nullable_string()
         self.client_id = reader.read_compact_string()
         self.client_host = reader.read_compact_string()
-        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(count)]
         self.subscribed_topic_regex = reader.read_compact_nullable_string()
         self.rebalance_timeout_ms = reader.read_int32()
         self.server_assignor = reader.read_compact_nullable_string()
@@ -371,7 +375,7 @@ class ConsumerGroupMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -379,7 +383,7 @@ class ConsumerGroupMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -406,7 +410,7 @@ class ConsumerGroupMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.epoch)
         tagged: dict[int, bytearray] = {}
@@ -417,7 +421,7 @@ class ConsumerGroupMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.epoch = reader.read_int32()
@@ -448,7 +452,7 @@ class ConsumerGroupPartitionMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -456,7 +460,7 @@ class ConsumerGroupPartitionMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -489,7 +493,8 @@ class PartitionMetadata(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.partition = reader.read_int32()
-        self.racks = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.racks = [reader.read_compact_string() for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -527,7 +532,8 @@ class TopicMetadata(Structure):
         self.topic_id = reader.read_uuid()
         self.topic_name = reader.read_compact_string()
         self.num_partitions = reader.read_int32()
-        self.partition_metadata = [PartitionMetadata.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partition_metadata = [PartitionMetadata.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -549,7 +555,7 @@ class ConsumerGroupPartitionMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.topics)
         for topic_metadata in self.topics:
@@ -558,10 +564,11 @@ class ConsumerGroupPartitionMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topics = [TopicMetadata.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [TopicMetadata.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -585,7 +592,7 @@ class ConsumerGroupRegularExpressionKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.regular_expression)
@@ -594,7 +601,7 @@ class ConsumerGroupRegularExpressionKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -624,7 +631,7 @@ class ConsumerGroupRegularExpressionValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.topics)
         for text in self.topics:
@@ -634,10 +641,11 @@ class ConsumerGroupRegularExpressionValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [reader.read_compact_string() for _ in range(count)]
         (self.version, self.timestamp) = reader.unpack(_QQ)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -662,7 +670,7 @@ class ConsumerGroupTargetAssignmentMemberKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -671,7 +679,7 @@ class ConsumerGroupTargetAssignmentMemberKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -726,7 +734,7 @@ class ConsumerGroupTargetAssignmentMemberValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.topic_partitions)
         for topic_partition in self.topic_partitions:
@@ -735,10 +743,11 @@ class ConsumerGroupTargetAssignmentMemberValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topic_partitions = [ConsumerGroupTargetAssignmentMemberValueTopicPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_partitions = [ConsumerGroupTargetAssignmentMemberValueTopicPartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -760,7 +769,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -768,7 +777,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -795,7 +804,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.assignment_epoch)
         tagged: dict[int, bytearray] = {}
@@ -806,7 +815,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.assignment_epoch = reader.read_int32()
@@ -837,7 +846,7 @@ class GroupMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group)
         if self.unknown_tagged_fields:
@@ -845,7 +854,7 @@ class GroupMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group = reader.read_string()
@@ -1027,10 +1036,12 @@ class GroupMetadataValue(LogRecord):
         else:
             self.current_state_timestamp = -1
         if version >= 4:
-            self.members = [MemberMetadata.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.members = [MemberMetadata.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.members = [MemberMetadata.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.members = [MemberMetadata.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -1056,7 +1067,7 @@ class LegacyOffsetCommitKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group)
         write_string(out, self.topic)
@@ -1066,7 +1077,7 @@ class LegacyOffsetCommitKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group = reader.read_string()
@@ -1097,7 +1108,7 @@ class LegacyOffsetCommitValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT64.pack(self.offset)
         write_string(out, self.metadata)
@@ -1107,7 +1118,7 @@ class LegacyOffsetCommitValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.offset = reader.read_int64()
@@ -1138,7 +1149,7 @@ class OffsetCommitKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group)
         write_string(out, self.topic)
@@ -1148,7 +1159,7 @@ class OffsetCommitKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group = reader.read_string()
@@ -1265,7 +1276,7 @@ class ShareGroupCurrentMemberAssignmentKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -1274,7 +1285,7 @@ class ShareGroupCurrentMemberAssignmentKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1335,7 +1346,7 @@ class ShareGroupCurrentMemberAssignmentValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
         write_compact_count(out, self.assigned_partitions)
@@ -1345,11 +1356,12 @@ class ShareGroupCurrentMemberAssignmentValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.member_epoch, self.previous_member_epoch, self.state) = reader.unpack(_IIB)
-        self.assigned_partitions = [ShareGroupCurrentMemberAssignmentValueTopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.assigned_partitions = [ShareGroupCurrentMemberAssignmentValueTopicPartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -1373,7 +1385,7 @@ class ShareGroupMemberMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -1382,7 +1394,7 @@ class ShareGroupMemberMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1414,7 +1426,7 @@ class ShareGroupMemberMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_nullable_string(out, self.rack_id)
         write_compact_string(out, self.client_id)
@@ -1426,13 +1438,14 @@ class ShareGroupMemberMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.rack_id = reader.read_compact_nullable_string()
         self.client_id = reader.read_compact_string()
         self.client_host = reader.read_compact_string()
-        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -1454,7 +1467,7 @@ class ShareGroupMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -1462,7 +1475,7 @@ class ShareGroupMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1489,14 +1502,14 @@ class ShareGroupMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IQ.pack(self.epoch, self.metadata_hash)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.epoch, self.metadata_hash) = reader.unpack(_IQ)
@@ -1521,7 +1534,7 @@ class ShareGroupStatePartitionMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -1529,7 +1542,7 @@ class ShareGroupStatePartitionMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1619,7 +1632,7 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.initializing_topics)
         for topic_partitions_info in self.initializing_topics:
@@ -1634,12 +1647,15 @@ class ShareGroupStatePartitionMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.initializing_topics = [TopicPartitionsInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.initialized_topics = [TopicPartitionsInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.deleting_topics = [ShareGroupStatePartitionMetadataValueTopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.initializing_topics = [TopicPartitionsInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.initialized_topics = [TopicPartitionsInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.deleting_topics = [ShareGroupStatePartitionMetadataValueTopicInfo.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -1663,7 +1679,7 @@ class ShareGroupTargetAssignmentMemberKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -1672,7 +1688,7 @@ class ShareGroupTargetAssignmentMemberKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1727,7 +1743,7 @@ class ShareGroupTargetAssignmentMemberValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.topic_partitions)
         for topic_partition in self.topic_partitions:
@@ -1736,10 +1752,11 @@ class ShareGroupTargetAssignmentMemberValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.topic_partitions = [ShareGroupTargetAssignmentMemberValueTopicPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_partitions = [ShareGroupTargetAssignmentMemberValueTopicPartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -1761,7 +1778,7 @@ class ShareGroupTargetAssignmentMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -1769,7 +1786,7 @@ class ShareGroupTargetAssignmentMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1796,7 +1813,7 @@ class ShareGroupTargetAssignmentMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.assignment_epoch)
         tagged: dict[int, bytearray] = {}
@@ -1807,7 +1824,7 @@ class ShareGroupTargetAssignmentMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.assignment_epoch = reader.read_int32()
@@ -1840,7 +1857,7 @@ class StreamsGroupCurrentMemberAssignmentKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -1849,7 +1866,7 @@ class StreamsGroupCurrentMemberAssignmentKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -1947,7 +1964,7 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IIB.pack(self.member_epoch, self.previous_member_epoch, self.state)
         write_compact_count(out, self.active_tasks)
@@ -1972,16 +1989,22 @@ class StreamsGroupCurrentMemberAssignmentValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.member_epoch, self.previous_member_epoch, self.state) = reader.unpack(_IIB)
-        self.active_tasks = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.standby_tasks = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.warmup_tasks = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.active_tasks_pending_revocation = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.standby_tasks_pending_revocation = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.warmup_tasks_pending_revocation = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.active_tasks = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.standby_tasks = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.warmup_tasks = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.active_tasks_pending_revocation = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.standby_tasks_pending_revocation = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.warmup_tasks_pending_revocation = [StreamsGroupCurrentMemberAssignmentValueTaskIds.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -2005,7 +2028,7 @@ class StreamsGroupMemberMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -2014,7 +2037,7 @@ class StreamsGroupMemberMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -2122,7 +2145,7 @@ class StreamsGroupMemberMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_nullable_string(out, self.instance_id)
         write_compact_nullable_string(out, self.rack_id)
@@ -2142,7 +2165,7 @@ class StreamsGroupMemberMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.instance_id = reader.read_compact_nullable_string()
@@ -2152,7 +2175,8 @@ class StreamsGroupMemberMetadataValue(LogRecord):
         (self.rebalance_timeout_ms, self.topology_epoch) = reader.unpack(_II)
         self.process_id = reader.read_compact_string()
         self.user_endpoint = Endpoint.read(reader, version) if reader.read_int8() >= 0 else None
-        self.client_tags = [KeyValue.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.client_tags = [KeyValue.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -2174,7 +2198,7 @@ class StreamsGroupMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -2182,7 +2206,7 @@ class StreamsGroupMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -2241,7 +2265,7 @@ class StreamsGroupMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IQ.pack(self.epoch, self.metadata_hash)
         tagged: dict[int, bytearray] = {}
@@ -2260,7 +2284,7 @@ class StreamsGroupMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.epoch, self.metadata_hash) = reader.unpack(_IQ)
@@ -2297,7 +2321,7 @@ class StreamsGroupTargetAssignmentMemberKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_string(out, self.member_id)
@@ -2306,7 +2330,7 @@ class StreamsGroupTargetAssignmentMemberKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -2365,7 +2389,7 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.active_tasks)
         for task_ids in self.active_tasks:
@@ -2380,12 +2404,15 @@ class StreamsGroupTargetAssignmentMemberValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.active_tasks = [StreamsGroupTargetAssignmentMemberValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.standby_tasks = [StreamsGroupTargetAssignmentMemberValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.warmup_tasks = [StreamsGroupTargetAssignmentMemberValueTaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.active_tasks = [StreamsGroupTargetAssignmentMemberValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.standby_tasks = [StreamsGroupTargetAssignmentMemberValueTaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.warmup_tasks = [StreamsGroupTargetAssignmentMemberValueTaskIds.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -2407,7 +2434,7 @@ class StreamsGroupTargetAssignmentMetadataKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -2415,7 +2442,7 @@ class StreamsGroupTargetAssignmentMetadataKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -2442,7 +2469,7 @@ class StreamsGroupTargetAssignmentMetadataValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.assignment_epoch)
         tagged: dict[int, bytearray] = {}
@@ -2453,7 +2480,7 @@ class StreamsGroupTargetAssignmentMetadataValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.assignment_epoch = reader.read_int32()
@@ -2484,7 +2511,7 @@ class StreamsGroupTopologyKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         if self.unknown_tagged_fields:
@@ -2492,7 +2519,7 @@ class StreamsGroupTopologyKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -2559,7 +2586,8 @@ class StreamsGroupTopologyValueTopicInfo(Structure):
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
         (self.partitions, self.replication_factor) = reader.unpack(_IH)
-        self.topic_configs = [TopicConfig.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_configs = [TopicConfig.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -2657,12 +2685,18 @@ class Subtopology(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.subtopology_id = reader.read_compact_string()
-        self.source_topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.source_topic_regex = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.state_changelog_topics = [StreamsGroupTopologyValueTopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.repartition_sink_topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.repartition_source_topics = [StreamsGroupTopologyValueTopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.copartition_groups = [CopartitionGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.source_topics = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.source_topic_regex = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.state_changelog_topics = [StreamsGroupTopologyValueTopicInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.repartition_sink_topics = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.repartition_source_topics = [StreamsGroupTopologyValueTopicInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.copartition_groups = [CopartitionGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -2686,7 +2720,7 @@ class StreamsGroupTopologyValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.epoch)
         write_compact_count(out, self.subtopologies)
@@ -2696,11 +2730,12 @@ class StreamsGroupTopologyValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.epoch = reader.read_int32()
-        self.subtopologies = [Subtopology.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.subtopologies = [Subtopology.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 

@@ -105,11 +105,13 @@ class AlterConfigsResource(Structure):
         self.resource_type = reader.read_int8()
         if version >= 1:
             self.resource_name = reader.read_compact_string()
-            self.configs = [AlterableConfig.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.configs = [AlterableConfig.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.resource_name = reader.read_string()
-            self.configs = [AlterableConfig.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.configs = [AlterableConfig.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -156,9 +158,11 @@ class IncrementalAlterConfigsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 1:
-            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(count)]
         else:
-            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.resources = [AlterConfigsResource.read(reader, version) for _ in range(count)]
         self.validate_only = reader.read_boolean()
         if version >= 1:
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -259,9 +263,11 @@ class IncrementalAlterConfigsResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 1:
-            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.responses = [AlterConfigsResourceResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -73,7 +73,8 @@ class InitializeStateData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -97,7 +98,7 @@ class InitializeShareGroupStateRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.group_id)
         write_compact_count(out, self.topics)
@@ -107,11 +108,12 @@ class InitializeShareGroupStateRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [InitializeStateData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [InitializeStateData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -171,7 +173,8 @@ class InitializeStateResult(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -193,7 +196,7 @@ class InitializeShareGroupStateResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.results)
         for initialize_state_result in self.results:
@@ -202,9 +205,10 @@ class InitializeShareGroupStateResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.results = [InitializeStateResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.results = [InitializeStateResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

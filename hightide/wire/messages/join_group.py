@@ -170,10 +170,12 @@ class JoinGroupRequest(ApiMessage):
             self.group_instance_id = None
         if version >= 6:
             self.protocol_type = reader.read_compact_string()
-            self.protocols = [JoinGroupRequestProtocol.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.protocols = [JoinGroupRequestProtocol.read(reader, version) for _ in range(count)]
         else:
             self.protocol_type = reader.read_string()
-            self.protocols = [JoinGroupRequestProtocol.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.protocols = [JoinGroupRequestProtocol.read(reader, version) for _ in range(count)]
         if version >= 8:
             self.reason = reader.read_compact_nullable_string()
         else:
@@ -354,10 +356,12 @@ class JoinGroupResponse(ApiMessage):
             self.skip_assignment = False
         if version >= 6:
             self.member_id = reader.read_compact_string()
-            self.members = [JoinGroupResponseMember.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.members = [JoinGroupResponseMember.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.member_id = reader.read_string()
-            self.members = [JoinGroupResponseMember.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.members = [JoinGroupResponseMember.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

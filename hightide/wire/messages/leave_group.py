@@ -135,9 +135,11 @@ class LeaveGroupRequest(ApiMessage):
         else:
             self.member_id = reader.read_string()
         if version >= 4:
-            self.members = [MemberIdentity.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.members = [MemberIdentity.read(reader, version) for _ in range(count)]
         elif version >= 3:
-            self.members = [MemberIdentity.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.members = [MemberIdentity.read(reader, version) for _ in range(count)]
         else:
             self.members = []
         if version >= 4:
@@ -249,9 +251,11 @@ class LeaveGroupResponse(ApiMessage):
             self.error_code = reader.read_int16()
             self.throttle_time_ms = 0
         if version >= 4:
-            self.members = [MemberResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.members = [MemberResponse.read(reader, version) for _ in range(count)]
         elif version >= 3:
-            self.members = [MemberResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.members = [MemberResponse.read(reader, version) for _ in range(count)]
         else:
             self.members = []
         if version >= 4:

@@ -125,6 +125,7 @@ class ListConfigResourcesResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
-        self.config_resources = [ConfigResource.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.config_resources = [ConfigResource.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -66,11 +66,13 @@ class ListGroupsRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 4:
-            self.states_filter = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.states_filter = [reader.read_compact_string() for _ in range(count)]
         else:
             self.states_filter = []
         if version >= 5:
-            self.types_filter = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.types_filter = [reader.read_compact_string() for _ in range(count)]
         else:
             self.types_filter = []
         if version >= 3:
@@ -189,9 +191,11 @@ class ListGroupsResponse(ApiMessage):
             self.error_code = reader.read_int16()
             self.throttle_time_ms = 0
         if version >= 3:
-            self.groups = [ListedGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.groups = [ListedGroup.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.groups = [ListedGroup.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.groups = [ListedGroup.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -99,11 +99,13 @@ class ListOffsetsTopic(Structure):
         self = cls.__new__(cls)
         if version >= 6:
             self.name = reader.read_compact_string()
-            self.partitions = [ListOffsetsPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [ListOffsetsPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [ListOffsetsPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [ListOffsetsPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -166,9 +168,11 @@ class ListOffsetsRequest(ApiMessage):
             self.replica_id = reader.read_int32()
             self.isolation_level = 0
         if version >= 6:
-            self.topics = [ListOffsetsTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [ListOffsetsTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [ListOffsetsTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [ListOffsetsTopic.read(reader, version) for _ in range(count)]
         if version >= 10:
             self.timeout_ms = reader.read_int32()
         else:
@@ -274,11 +278,13 @@ class ListOffsetsTopicResponse(Structure):
         self = cls.__new__(cls)
         if version >= 6:
             self.name = reader.read_compact_string()
-            self.partitions = [ListOffsetsPartitionResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [ListOffsetsPartitionResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [ListOffsetsPartitionResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [ListOffsetsPartitionResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -328,9 +334,11 @@ class ListOffsetsResponse(ApiMessage):
         else:
             self.throttle_time_ms = 0
         if version >= 6:
-            self.topics = [ListOffsetsTopicResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [ListOffsetsTopicResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [ListOffsetsTopicResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [ListOffsetsTopicResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -66,7 +66,8 @@ class ListTransactionsRequest(ApiMessage):
         if not 0 <= version <= 2:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.state_filters = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.state_filters = [reader.read_compact_string() for _ in range(count)]
         self.producer_id_filters = reader.read_int64s(reader.read_compact_array_count())
         if version >= 1:
             self.duration_filter = reader.read_int64()
@@ -152,7 +153,9 @@ class ListTransactionsResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
-        self.unknown_state_filters = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.transaction_states = [TransactionState.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.unknown_state_filters = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.transaction_states = [TransactionState.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

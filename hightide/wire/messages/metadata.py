@@ -174,7 +174,8 @@ class MetadataRequest(ApiMessage):
             count = reader.read_nullable_array_count()
             self.topics = None if count < 0 else [MetadataRequestTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [MetadataRequestTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [MetadataRequestTopic.read(reader, version) for _ in range(count)]
         if version >= 11:
             (self.allow_auto_topic_creation, self.include_topic_authorized_operations) = reader.unpack(_TT)
             self.include_cluster_authorized_operations = False
@@ -418,9 +419,11 @@ class MetadataResponseTopic(Structure):
             self.topic_id = ZERO_UUID
             self.is_internal = False
         if version >= 9:
-            self.partitions = [MetadataResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [MetadataResponsePartition.read(reader, version) for _ in range(count)]
         else:
-            self.partitions = [MetadataResponsePartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [MetadataResponsePartition.read(reader, version) for _ in range(count)]
         if version >= 8:
             self.topic_authorized_operations = reader.read_int32()
         else:
@@ -523,9 +526,11 @@ class MetadataResponse(ApiMessage):
         else:
             self.throttle_time_ms = 0
         if version >= 9:
-            self.brokers = [MetadataResponseBroker.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.brokers = [MetadataResponseBroker.read(reader, version) for _ in range(count)]
         else:
-            self.brokers = [MetadataResponseBroker.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.brokers = [MetadataResponseBroker.read(reader, version) for _ in range(count)]
         if version >= 9:
             self.cluster_id = reader.read_compact_nullable_string()
         elif version >= 2:
@@ -537,9 +542,11 @@ class MetadataResponse(ApiMessage):
         else:
             self.controller_id = -1
         if version >= 9:
-            self.topics = [MetadataResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [MetadataResponseTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [MetadataResponseTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [MetadataResponseTopic.read(reader, version) for _ in range(count)]
         if version >= 13:
             self.error_code = reader.read_int16()
             self.cluster_authorized_operations = -2147483648

@@ -57,7 +57,7 @@ class AbortTransactionRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         tagged: dict[int, bytearray] = {}
         if self.reason is not None:
@@ -67,7 +67,7 @@ class AbortTransactionRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.reason = None
@@ -120,7 +120,7 @@ class AccessControlEntryRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_uuid(out, self.id)
         out += INT8.pack(self.resource_type)
@@ -133,7 +133,7 @@ class AccessControlEntryRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.id, self.resource_type) = reader.unpack(_UB)
@@ -163,7 +163,7 @@ class BeginTransactionRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         tagged: dict[int, bytearray] = {}
         if self.name is not None:
@@ -173,7 +173,7 @@ class BeginTransactionRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.name = None
@@ -258,7 +258,8 @@ class BrokerRegistrationChangeRecord(LogRecord):
             elif version >= 1 and tag == 1:
                 self.in_controlled_shutdown = reader.read_int8()
             elif version >= 2 and tag == 2:
-                self.log_dirs = [reader.read_uuid() for _ in range(reader.read_compact_array_count())]
+                count = reader.read_compact_array_count()
+                self.log_dirs = [reader.read_uuid() for _ in range(count)]
             elif version >= 3 and tag == 3:
                 count = reader.read_compact_nullable_array_count()
                 self.cordoned_log_dirs = None if count < 0 else [reader.read_uuid() for _ in range(count)]
@@ -284,14 +285,14 @@ class ClearElrRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.topic_name)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
@@ -350,7 +351,7 @@ class ClientQuotaRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.entity)
         for entity_data in self.entity:
@@ -361,10 +362,11 @@ class ClientQuotaRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.entity = [EntityData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.entity = [EntityData.read(reader, version) for _ in range(count)]
         self.key = reader.read_compact_string()
         (self.value, self.remove) = reader.unpack(_DT)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -394,7 +396,7 @@ class ConfigRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT8.pack(self.resource_type)
         write_compact_string(out, self.resource_name)
@@ -404,7 +406,7 @@ class ConfigRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.resource_type = reader.read_int8()
@@ -452,7 +454,7 @@ class DelegationTokenRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.owner)
         write_compact_string(out, self.requester)
@@ -465,12 +467,13 @@ class DelegationTokenRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.owner = reader.read_compact_string()
         self.requester = reader.read_compact_string()
-        self.renewers = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.renewers = [reader.read_compact_string() for _ in range(count)]
         (self.issue_timestamp, self.max_timestamp, self.expiration_timestamp) = reader.unpack(_QQQ)
         self.token_id = reader.read_compact_string()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -492,13 +495,13 @@ class EndTransactionRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -524,7 +527,7 @@ class FeatureLevelRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.name)
         out += INT16.pack(self.feature_level)
@@ -532,7 +535,7 @@ class FeatureLevelRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
@@ -560,14 +563,14 @@ class FenceBrokerRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IQ.pack(self.id, self.epoch)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.id, self.epoch) = reader.unpack(_IQ)
@@ -590,13 +593,13 @@ class NoOpRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
@@ -852,7 +855,8 @@ class PartitionRecord(LogRecord):
         self.adding_replicas = reader.read_int32s(reader.read_compact_array_count())
         (self.leader, self.leader_epoch, self.partition_epoch) = reader.unpack(_III)
         if version >= 1:
-            self.directories = [reader.read_uuid() for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.directories = [reader.read_uuid() for _ in range(count)]
         else:
             self.directories = []
         self.leader_recovery_state = 0
@@ -894,14 +898,14 @@ class ProducerIdsRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IQQ.pack(self.broker_id, self.broker_epoch, self.next_producer_id)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.broker_id, self.broker_epoch, self.next_producer_id) = reader.unpack(_IQQ)
@@ -1077,8 +1081,10 @@ class RegisterBrokerRecord(LogRecord):
         else:
             (self.broker_id, self.incarnation_id, self.broker_epoch) = reader.unpack(_IUQ)
             self.is_migrating_zk_broker = False
-        self.end_points = [BrokerEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.features = [BrokerFeature.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.end_points = [BrokerEndpoint.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.features = [BrokerFeature.read(reader, version) for _ in range(count)]
         self.rack = reader.read_compact_nullable_string()
         if version >= 1:
             (self.fenced, self.in_controlled_shutdown) = reader.unpack(_TT)
@@ -1090,7 +1096,8 @@ class RegisterBrokerRecord(LogRecord):
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if version >= 3 and tag == 0:
-                self.log_dirs = [reader.read_uuid() for _ in range(reader.read_compact_array_count())]
+                count = reader.read_compact_array_count()
+                self.log_dirs = [reader.read_uuid() for _ in range(count)]
             elif version >= 4 and tag == 1:
                 count = reader.read_compact_nullable_array_count()
                 self.cordoned_log_dirs = None if count < 0 else [reader.read_uuid() for _ in range(count)]
@@ -1188,7 +1195,7 @@ class RegisterControllerRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.controller_id)
         write_uuid(out, self.incarnation_id)
@@ -1203,12 +1210,14 @@ class RegisterControllerRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.controller_id, self.incarnation_id, self.zk_migration_ready) = reader.unpack(_IUT)
-        self.end_points = [ControllerEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.features = [ControllerFeature.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.end_points = [ControllerEndpoint.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.features = [ControllerFeature.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -1230,14 +1239,14 @@ class RemoveAccessControlEntryRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_uuid(out, self.id)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.id = reader.read_uuid()
@@ -1262,14 +1271,14 @@ class RemoveDelegationTokenRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.token_id)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.token_id = reader.read_compact_string()
@@ -1294,14 +1303,14 @@ class RemoveTopicRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_uuid(out, self.topic_id)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
@@ -1328,7 +1337,7 @@ class RemoveUserScramCredentialRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.name)
         out += INT8.pack(self.mechanism)
@@ -1336,7 +1345,7 @@ class RemoveUserScramCredentialRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
@@ -1364,7 +1373,7 @@ class TopicRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.name)
         write_uuid(out, self.topic_id)
@@ -1372,7 +1381,7 @@ class TopicRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
@@ -1400,14 +1409,14 @@ class UnfenceBrokerRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IQ.pack(self.id, self.epoch)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.id, self.epoch) = reader.unpack(_IQ)
@@ -1434,14 +1443,14 @@ class UnregisterBrokerRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IQ.pack(self.broker_id, self.broker_epoch)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.broker_id, self.broker_epoch) = reader.unpack(_IQ)
@@ -1476,7 +1485,7 @@ class UserScramCredentialRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.name)
         out += INT8.pack(self.mechanism)
@@ -1488,7 +1497,7 @@ class UserScramCredentialRecord(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
@@ -1518,14 +1527,14 @@ class ZkMigrationStateRecord(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT8.pack(self.zk_migration_state)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.zk_migration_state = reader.read_int8()

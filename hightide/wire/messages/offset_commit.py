@@ -125,10 +125,12 @@ class OffsetCommitRequestTopic(Structure):
         else:
             self.topic_id = ZERO_UUID
         if version >= 8:
-            self.partitions = [OffsetCommitRequestPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [OffsetCommitRequestPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.partitions = [OffsetCommitRequestPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [OffsetCommitRequestPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -226,10 +228,12 @@ class OffsetCommitRequest(ApiMessage):
         else:
             self.retention_time_ms = reader.read_int64()
         if version >= 8:
-            self.topics = [OffsetCommitRequestTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [OffsetCommitRequestTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [OffsetCommitRequestTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [OffsetCommitRequestTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -318,10 +322,12 @@ class OffsetCommitResponseTopic(Structure):
         else:
             self.topic_id = ZERO_UUID
         if version >= 8:
-            self.partitions = [OffsetCommitResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [OffsetCommitResponsePartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.partitions = [OffsetCommitResponsePartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [OffsetCommitResponsePartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -371,9 +377,11 @@ class OffsetCommitResponse(ApiMessage):
         else:
             self.throttle_time_ms = 0
         if version >= 8:
-            self.topics = [OffsetCommitResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [OffsetCommitResponseTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [OffsetCommitResponseTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [OffsetCommitResponseTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

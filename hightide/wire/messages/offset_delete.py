@@ -62,7 +62,8 @@ class OffsetDeleteRequestTopic(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_string()
-        self.partitions = [OffsetDeleteRequestPartition.read(reader, version) for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.partitions = [OffsetDeleteRequestPartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = None
         return self
 
@@ -86,7 +87,7 @@ class OffsetDeleteRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_count(out, self.topics)
@@ -97,11 +98,12 @@ class OffsetDeleteRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
-        self.topics = [OffsetDeleteRequestTopic.read(reader, version) for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.topics = [OffsetDeleteRequestTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = None
         return self
 
@@ -159,7 +161,8 @@ class OffsetDeleteResponseTopic(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_string()
-        self.partitions = [OffsetDeleteResponsePartition.read(reader, version) for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.partitions = [OffsetDeleteResponsePartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = None
         return self
 
@@ -185,7 +188,7 @@ class OffsetDeleteResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _HI.pack(self.error_code, self.throttle_time_ms)
         write_count(out, self.topics)
@@ -196,10 +199,11 @@ class OffsetDeleteResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.error_code, self.throttle_time_ms) = reader.unpack(_HI)
-        self.topics = [OffsetDeleteResponseTopic.read(reader, version) for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.topics = [OffsetDeleteResponseTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = None
         return self

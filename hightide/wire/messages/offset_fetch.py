@@ -247,9 +247,11 @@ class OffsetFetchRequest(ApiMessage):
             count = reader.read_nullable_array_count()
             self.topics = None if count < 0 else [OffsetFetchRequestTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [OffsetFetchRequestTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [OffsetFetchRequestTopic.read(reader, version) for _ in range(count)]
         if version >= 8:
-            self.groups = [OffsetFetchRequestGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.groups = [OffsetFetchRequestGroup.read(reader, version) for _ in range(count)]
         else:
             self.groups = []
         if version >= 7:
@@ -353,11 +355,13 @@ class OffsetFetchResponseTopic(Structure):
         self = cls.__new__(cls)
         if version >= 6:
             self.name = reader.read_compact_string()
-            self.partitions = [OffsetFetchResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [OffsetFetchResponsePartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [OffsetFetchResponsePartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [OffsetFetchResponsePartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -433,7 +437,8 @@ class OffsetFetchResponseTopics(Structure):
         else:
             self.name = reader.read_compact_string()
             self.topic_id = ZERO_UUID
-        self.partitions = [OffsetFetchResponsePartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [OffsetFetchResponsePartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -466,7 +471,8 @@ class OffsetFetchResponseGroup(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [OffsetFetchResponseTopics.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [OffsetFetchResponseTopics.read(reader, version) for _ in range(count)]
         self.error_code = reader.read_int16()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -539,9 +545,11 @@ class OffsetFetchResponse(ApiMessage):
         if version >= 8:
             self.topics = []
         elif version >= 6:
-            self.topics = [OffsetFetchResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [OffsetFetchResponseTopic.read(reader, version) for _ in range(count)]
         else:
-            self.topics = [OffsetFetchResponseTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [OffsetFetchResponseTopic.read(reader, version) for _ in range(count)]
         if version >= 8:
             self.error_code = 0
         elif version >= 2:
@@ -549,7 +557,8 @@ class OffsetFetchResponse(ApiMessage):
         else:
             self.error_code = 0
         if version >= 8:
-            self.groups = [OffsetFetchResponseGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.groups = [OffsetFetchResponseGroup.read(reader, version) for _ in range(count)]
         else:
             self.groups = []
         if version >= 6:

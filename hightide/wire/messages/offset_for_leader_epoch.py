@@ -89,11 +89,13 @@ class OffsetForLeaderTopic(Structure):
         self = cls.__new__(cls)
         if version >= 4:
             self.topic = reader.read_compact_string()
-            self.partitions = [OffsetForLeaderPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [OffsetForLeaderPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic = reader.read_string()
-            self.partitions = [OffsetForLeaderPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [OffsetForLeaderPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -143,10 +145,12 @@ class OffsetForLeaderEpochRequest(ApiMessage):
         else:
             self.replica_id = -2
         if version >= 4:
-            self.topics = [OffsetForLeaderTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [OffsetForLeaderTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [OffsetForLeaderTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [OffsetForLeaderTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -222,11 +226,13 @@ class OffsetForLeaderTopicResult(Structure):
         self = cls.__new__(cls)
         if version >= 4:
             self.topic = reader.read_compact_string()
-            self.partitions = [EpochEndOffset.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [EpochEndOffset.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.topic = reader.read_string()
-            self.partitions = [EpochEndOffset.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [EpochEndOffset.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -272,9 +278,11 @@ class OffsetForLeaderEpochResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 4:
-            self.topics = [OffsetForLeaderTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [OffsetForLeaderTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [OffsetForLeaderTopicResult.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [OffsetForLeaderTopicResult.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

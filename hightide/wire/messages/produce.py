@@ -117,10 +117,12 @@ class TopicProduceData(Structure):
         else:
             self.topic_id = ZERO_UUID
         if version >= 9:
-            self.partition_data = [PartitionProduceData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partition_data = [PartitionProduceData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.partition_data = [PartitionProduceData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partition_data = [PartitionProduceData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -178,10 +180,12 @@ class ProduceRequest(ApiMessage):
             self.transactional_id = reader.read_nullable_string()
         (self.acks, self.timeout_ms) = reader.unpack(_HI)
         if version >= 9:
-            self.topic_data = [TopicProduceData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topic_data = [TopicProduceData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topic_data = [TopicProduceData.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topic_data = [TopicProduceData.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -334,10 +338,12 @@ class PartitionProduceResponse(Structure):
             (self.index, self.error_code, self.base_offset, self.log_append_time_ms) = reader.unpack(_IHQQ)
             self.log_start_offset = -1
         if version >= 9:
-            self.record_errors = [BatchIndexAndErrorMessage.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.record_errors = [BatchIndexAndErrorMessage.read(reader, version) for _ in range(count)]
             self.error_message = reader.read_compact_nullable_string()
         elif version >= 8:
-            self.record_errors = [BatchIndexAndErrorMessage.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.record_errors = [BatchIndexAndErrorMessage.read(reader, version) for _ in range(count)]
             self.error_message = reader.read_nullable_string()
         else:
             self.record_errors = []
@@ -406,10 +412,12 @@ class TopicProduceResponse(Structure):
         else:
             self.topic_id = ZERO_UUID
         if version >= 9:
-            self.partition_responses = [PartitionProduceResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partition_responses = [PartitionProduceResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.partition_responses = [PartitionProduceResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partition_responses = [PartitionProduceResponse.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -504,16 +512,19 @@ class ProduceResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         if version >= 9:
-            self.responses = [TopicProduceResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.responses = [TopicProduceResponse.read(reader, version) for _ in range(count)]
         else:
-            self.responses = [TopicProduceResponse.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.responses = [TopicProduceResponse.read(reader, version) for _ in range(count)]
         self.throttle_time_ms = reader.read_int32()
         self.node_endpoints = []
         if version >= 9:
             self.unknown_tagged_fields = None
             for tag, size in reader.read_tags():
                 if version >= 10 and tag == 0:
-                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                    count = reader.read_compact_array_count()
+                    self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
                 else:
                     self.keep_unknown_tagged_field(tag, reader.read_view(size))
         else:

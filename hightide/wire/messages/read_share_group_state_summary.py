@@ -73,7 +73,8 @@ class ReadStateSummaryData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -111,7 +112,8 @@ class ReadShareGroupStateSummaryRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [ReadStateSummaryData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [ReadStateSummaryData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -201,7 +203,8 @@ class ReadStateSummaryResult(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -235,6 +238,7 @@ class ReadShareGroupStateSummaryResponse(ApiMessage):
         if not 0 <= version <= 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.results = [ReadStateSummaryResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.results = [ReadStateSummaryResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -73,6 +73,7 @@ class SaslHandshakeResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.error_code = reader.read_int16()
-        self.mechanisms = [reader.read_string() for _ in range(reader.read_array_count())]
+        count = reader.read_array_count()
+        self.mechanisms = [reader.read_string() for _ in range(count)]
         self.unknown_tagged_fields = None
         return self

@@ -80,7 +80,8 @@ class AcknowledgePartition(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.partition_index = reader.read_int32()
-        self.acknowledgement_batches = [AcknowledgementBatch.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.acknowledgement_batches = [AcknowledgementBatch.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -110,7 +111,8 @@ class AcknowledgeTopic(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [AcknowledgePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [AcknowledgePartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -167,7 +169,8 @@ class ShareAcknowledgeRequest(ApiMessage):
         else:
             self.share_session_epoch = reader.read_int32()
             self.is_renew_ack = False
-        self.topics = [AcknowledgeTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [AcknowledgeTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -257,7 +260,8 @@ class ShareAcknowledgeTopicResponse(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -357,7 +361,9 @@ class ShareAcknowledgeResponse(ApiMessage):
             self.acquisition_lock_timeout_ms = reader.read_int32()
         else:
             self.acquisition_lock_timeout_ms = 0
-        self.responses = [ShareAcknowledgeTopicResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.responses = [ShareAcknowledgeTopicResponse.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

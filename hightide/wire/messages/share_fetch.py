@@ -91,7 +91,8 @@ class FetchPartition(Structure):
         self = cls.__new__(cls)
         self.partition_index = reader.read_int32()
         self.partition_max_bytes = 0
-        self.acknowledgement_batches = [AcknowledgementBatch.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.acknowledgement_batches = [AcknowledgementBatch.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -121,7 +122,8 @@ class FetchTopic(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [FetchPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [FetchPartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -270,8 +272,10 @@ class ShareFetchRequest(ApiMessage):
             ) = reader.unpack(_IIIIII)
             self.share_acquire_mode = 0
             self.is_renew_ack = False
-        self.topics = [FetchTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.forgotten_topics_data = [ForgottenTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [FetchTopic.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.forgotten_topics_data = [ForgottenTopic.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -388,7 +392,8 @@ class PartitionData(Structure):
         self.acknowledge_error_message = reader.read_compact_nullable_string()
         self.current_leader = LeaderIdAndEpoch.read(reader, version)
         self.records = reader.read_compact_records()
-        self.acquired_records = [AcquiredRecords.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.acquired_records = [AcquiredRecords.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -418,7 +423,8 @@ class ShareFetchableTopicResponse(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -514,7 +520,9 @@ class ShareFetchResponse(ApiMessage):
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
         self.error_message = reader.read_compact_nullable_string()
         self.acquisition_lock_timeout_ms = reader.read_int32()
-        self.responses = [ShareFetchableTopicResponse.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.responses = [ShareFetchableTopicResponse.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -42,7 +42,7 @@ class ShareGroupDescribeRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(self, version)
         write_compact_count(out, self.group_ids)
         for text in self.group_ids:
@@ -52,10 +52,11 @@ class ShareGroupDescribeRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.group_ids = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.group_ids = [reader.read_compact_string() for _ in range(count)]
         self.include_authorized_operations = reader.read_boolean()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -115,7 +116,8 @@ class Assignment(Structure):
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        self.topic_partitions = [TopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_partitions = [TopicPartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -172,7 +174,8 @@ class Member(Structure):
         self.member_epoch = reader.read_int32()
         self.client_id = reader.read_compact_string()
         self.client_host = reader.read_compact_string()
-        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.subscribed_topic_names = [reader.read_compact_string() for _ in range(count)]
         self.assignment = Assignment.read(reader, version)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -238,7 +241,8 @@ class DescribedGroup(Structure):
         self.group_state = reader.read_compact_string()
         (self.group_epoch, self.assignment_epoch) = reader.unpack(_II)
         self.assignor_name = reader.read_compact_string()
-        self.members = [Member.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.members = [Member.read(reader, version) for _ in range(count)]
         self.authorized_operations = reader.read_int32()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -263,7 +267,7 @@ class ShareGroupDescribeResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(self, version)
         out += INT32.pack(self.throttle_time_ms)
         write_compact_count(out, self.groups)
@@ -273,10 +277,11 @@ class ShareGroupDescribeResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.groups = [DescribedGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.groups = [DescribedGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -47,7 +47,7 @@ class ShareGroupHeartbeatRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(self, version)
         write_compact_string(out, self.group_id)
         write_compact_string(out, self.member_id)
@@ -63,7 +63,7 @@ class ShareGroupHeartbeatRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
@@ -126,7 +126,8 @@ class Assignment(Structure):
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        self.topic_partitions = [TopicPartitions.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_partitions = [TopicPartitions.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -168,7 +169,7 @@ class ShareGroupHeartbeatResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -183,7 +184,7 @@ class ShareGroupHeartbeatResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 1 <= version <= 1:
+        if version != 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)

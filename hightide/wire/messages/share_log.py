@@ -43,7 +43,7 @@ class ShareSnapshotKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_uuid(out, self.topic_id)
@@ -53,7 +53,7 @@ class ShareSnapshotKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -132,7 +132,7 @@ class ShareSnapshotValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IIIQQQ.pack(
             self.snapshot_epoch,
@@ -153,7 +153,7 @@ class ShareSnapshotValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (
@@ -164,7 +164,8 @@ class ShareSnapshotValue(LogRecord):
             self.create_timestamp,
             self.write_timestamp,
         ) = reader.unpack(_IIIQQQ)
-        self.state_batches = [ShareSnapshotValueStateBatch.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.state_batches = [ShareSnapshotValueStateBatch.read(reader, version) for _ in range(count)]
         self.delivery_complete_count = -1
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
@@ -196,7 +197,7 @@ class ShareUpdateKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.group_id)
         write_uuid(out, self.topic_id)
@@ -206,7 +207,7 @@ class ShareUpdateKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_string()
@@ -270,7 +271,7 @@ class ShareUpdateValue(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IIQ.pack(self.snapshot_epoch, self.leader_epoch, self.start_offset)
         write_compact_count(out, self.state_batches)
@@ -284,11 +285,12 @@ class ShareUpdateValue(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.snapshot_epoch, self.leader_epoch, self.start_offset) = reader.unpack(_IIQ)
-        self.state_batches = [ShareUpdateValueStateBatch.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.state_batches = [ShareUpdateValueStateBatch.read(reader, version) for _ in range(count)]
         self.delivery_complete_count = -1
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():

@@ -43,7 +43,7 @@ class StreamsGroupDescribeRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_count(out, self.group_ids)
         for text in self.group_ids:
@@ -53,10 +53,11 @@ class StreamsGroupDescribeRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.group_ids = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.group_ids = [reader.read_compact_string() for _ in range(count)]
         self.include_authorized_operations = reader.read_boolean()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -121,7 +122,8 @@ class TopicInfo(Structure):
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
         (self.partitions, self.replication_factor) = reader.unpack(_IH)
-        self.topic_configs = [KeyValue.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_configs = [KeyValue.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -172,10 +174,14 @@ class Subtopology(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.subtopology_id = reader.read_compact_string()
-        self.source_topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.repartition_sink_topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.state_changelog_topics = [TopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.repartition_source_topics = [TopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.source_topics = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.repartition_sink_topics = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.state_changelog_topics = [TopicInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.repartition_source_topics = [TopicInfo.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -332,9 +338,12 @@ class Assignment(Structure):
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        self.active_tasks = [TaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.standby_tasks = [TaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.warmup_tasks = [TaskIds.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.active_tasks = [TaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.standby_tasks = [TaskIds.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.warmup_tasks = [TaskIds.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -435,9 +444,12 @@ class Member(Structure):
         self.topology_epoch = reader.read_int32()
         self.process_id = reader.read_compact_string()
         self.user_endpoint = Endpoint.read(reader, version) if reader.read_int8() >= 0 else None
-        self.client_tags = [KeyValue.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.task_offsets = [TaskOffset.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.task_end_offsets = [TaskOffset.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.client_tags = [KeyValue.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.task_offsets = [TaskOffset.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.task_end_offsets = [TaskOffset.read(reader, version) for _ in range(count)]
         self.assignment = Assignment.read(reader, version)
         self.target_assignment = Assignment.read(reader, version)
         self.is_classic = reader.read_boolean()
@@ -509,7 +521,8 @@ class DescribedGroup(Structure):
         self.group_state = reader.read_compact_string()
         (self.group_epoch, self.assignment_epoch) = reader.unpack(_II)
         self.topology = Topology.read(reader, version) if reader.read_int8() >= 0 else None
-        self.members = [Member.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.members = [Member.read(reader, version) for _ in range(count)]
         self.authorized_operations = reader.read_int32()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -534,7 +547,7 @@ class StreamsGroupDescribeResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.throttle_time_ms)
         write_compact_count(out, self.groups)
@@ -544,10 +557,11 @@ class StreamsGroupDescribeResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
-        self.groups = [DescribedGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.groups = [DescribedGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

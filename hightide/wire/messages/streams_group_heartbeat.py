@@ -85,7 +85,8 @@ class TopicInfo(Structure):
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
         (self.partitions, self.replication_factor) = reader.unpack(_IH)
-        self.topic_configs = [KeyValue.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topic_configs = [KeyValue.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -183,12 +184,18 @@ class Subtopology(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.subtopology_id = reader.read_compact_string()
-        self.source_topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.source_topic_regex = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.state_changelog_topics = [TopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.repartition_sink_topics = [reader.read_compact_string() for _ in range(reader.read_compact_array_count())]
-        self.repartition_source_topics = [TopicInfo.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.copartition_groups = [CopartitionGroup.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.source_topics = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.source_topic_regex = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.state_changelog_topics = [TopicInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.repartition_sink_topics = [reader.read_compact_string() for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.repartition_source_topics = [TopicInfo.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.copartition_groups = [CopartitionGroup.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -218,7 +225,8 @@ class Topology(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.epoch = reader.read_int32()
-        self.subtopologies = [Subtopology.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.subtopologies = [Subtopology.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -377,7 +385,7 @@ class StreamsGroupHeartbeatRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_string(out, self.group_id)
         write_compact_string(out, self.member_id)
@@ -437,7 +445,7 @@ class StreamsGroupHeartbeatRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
@@ -610,8 +618,10 @@ class EndpointToPartitions(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.user_endpoint = StreamsGroupHeartbeatResponseEndpoint.read(reader, version)
-        self.active_partitions = [TopicPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
-        self.standby_partitions = [TopicPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.active_partitions = [TopicPartition.read(reader, version) for _ in range(count)]
+        count = reader.read_compact_array_count()
+        self.standby_partitions = [TopicPartition.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -674,7 +684,7 @@ class StreamsGroupHeartbeatResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -720,7 +730,7 @@ class StreamsGroupHeartbeatResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)

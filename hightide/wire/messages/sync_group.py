@@ -160,10 +160,12 @@ class SyncGroupRequest(ApiMessage):
             self.protocol_type = None
             self.protocol_name = None
         if version >= 4:
-            self.assignments = [SyncGroupRequestAssignment.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.assignments = [SyncGroupRequestAssignment.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.assignments = [SyncGroupRequestAssignment.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.assignments = [SyncGroupRequestAssignment.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 

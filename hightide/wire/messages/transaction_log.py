@@ -40,7 +40,7 @@ class TransactionLogKey(LogRecord):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_string(out, self.transactional_id)
         if self.unknown_tagged_fields:
@@ -48,7 +48,7 @@ class TransactionLogKey(LogRecord):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.transactional_id = reader.read_string()

@@ -107,11 +107,13 @@ class TxnOffsetCommitRequestTopic(Structure):
         self = cls.__new__(cls)
         if version >= 3:
             self.name = reader.read_compact_string()
-            self.partitions = [TxnOffsetCommitRequestPartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [TxnOffsetCommitRequestPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [TxnOffsetCommitRequestPartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [TxnOffsetCommitRequestPartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -195,7 +197,8 @@ class TxnOffsetCommitRequest(ApiMessage):
             (self.producer_id, self.producer_epoch, self.generation_id) = reader.unpack(_QHI)
             self.member_id = reader.read_compact_string()
             self.group_instance_id = reader.read_compact_nullable_string()
-            self.topics = [TxnOffsetCommitRequestTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [TxnOffsetCommitRequestTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.transactional_id = reader.read_string()
@@ -204,7 +207,8 @@ class TxnOffsetCommitRequest(ApiMessage):
             self.generation_id = -1
             self.member_id = ""
             self.group_instance_id = None
-            self.topics = [TxnOffsetCommitRequestTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [TxnOffsetCommitRequestTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -276,11 +280,13 @@ class TxnOffsetCommitResponseTopic(Structure):
         self = cls.__new__(cls)
         if version >= 3:
             self.name = reader.read_compact_string()
-            self.partitions = [TxnOffsetCommitResponsePartition.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.partitions = [TxnOffsetCommitResponsePartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             self.name = reader.read_string()
-            self.partitions = [TxnOffsetCommitResponsePartition.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.partitions = [TxnOffsetCommitResponsePartition.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self
 
@@ -326,9 +332,11 @@ class TxnOffsetCommitResponse(ApiMessage):
         self = cls.__new__(cls)
         self.throttle_time_ms = reader.read_int32()
         if version >= 3:
-            self.topics = [TxnOffsetCommitResponseTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.topics = [TxnOffsetCommitResponseTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
-            self.topics = [TxnOffsetCommitResponseTopic.read(reader, version) for _ in range(reader.read_array_count())]
+            count = reader.read_array_count()
+            self.topics = [TxnOffsetCommitResponseTopic.read(reader, version) for _ in range(count)]
             self.unknown_tagged_fields = None
         return self

@@ -27,14 +27,14 @@ class UnregisterBrokerRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += INT32.pack(self.broker_id)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.broker_id = reader.read_int32()
@@ -63,7 +63,7 @@ class UnregisterBrokerResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         write_compact_nullable_string(out, self.error_message)
@@ -71,7 +71,7 @@ class UnregisterBrokerResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)

@@ -106,7 +106,8 @@ class UpdateFeaturesRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.timeout_ms = reader.read_int32()
-        self.feature_updates = [FeatureUpdateKey.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.feature_updates = [FeatureUpdateKey.read(reader, version) for _ in range(count)]
         if version >= 1:
             self.validate_only = reader.read_boolean()
         else:
@@ -192,6 +193,7 @@ class UpdateFeaturesResponse(ApiMessage):
         if version >= 2:
             self.results = []
         else:
-            self.results = [UpdatableFeatureResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+            count = reader.read_compact_array_count()
+            self.results = [UpdatableFeatureResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

@@ -116,7 +116,7 @@ class UpdateRaftVoterRequest(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         write_compact_nullable_string(out, self.cluster_id)
         out += _II.pack(self.current_leader_epoch, self.voter_id)
@@ -129,12 +129,13 @@ class UpdateRaftVoterRequest(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.cluster_id = reader.read_compact_nullable_string()
         (self.current_leader_epoch, self.voter_id, self.voter_directory_id) = reader.unpack(_IIU)
-        self.listeners = [Listener.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.listeners = [Listener.read(reader, version) for _ in range(count)]
         self.k_raft_version_feature = KRaftVersionFeature.read(reader, version)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
@@ -195,7 +196,7 @@ class UpdateRaftVoterResponse(ApiMessage):
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(self, version)
         out += _IH.pack(self.throttle_time_ms, self.error_code)
         tagged: dict[int, bytearray] = {}
@@ -206,7 +207,7 @@ class UpdateRaftVoterResponse(ApiMessage):
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        if not 0 <= version <= 0:
+        if version != 0:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)

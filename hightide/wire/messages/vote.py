@@ -141,7 +141,8 @@ class VoteRequestTopicData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
-        self.partitions = [VoteRequestPartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [VoteRequestPartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -187,7 +188,8 @@ class VoteRequest(ApiMessage):
             self.voter_id = reader.read_int32()
         else:
             self.voter_id = -1
-        self.topics = [VoteRequestTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [VoteRequestTopicData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -261,7 +263,8 @@ class VoteResponseTopicData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_name = reader.read_compact_string()
-        self.partitions = [VoteResponsePartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [VoteResponsePartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -341,12 +344,14 @@ class VoteResponse(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.error_code = reader.read_int16()
-        self.topics = [VoteResponseTopicData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [VoteResponseTopicData.read(reader, version) for _ in range(count)]
         self.node_endpoints = []
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if version >= 1 and tag == 0:
-                self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(reader.read_compact_array_count())]
+                count = reader.read_compact_array_count()
+                self.node_endpoints = [NodeEndpoint.read(reader, version) for _ in range(count)]
             else:
                 self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self

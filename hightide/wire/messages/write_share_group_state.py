@@ -111,7 +111,8 @@ class PartitionData(Structure):
         else:
             (self.partition, self.state_epoch, self.leader_epoch, self.start_offset) = reader.unpack(_IIIQ)
             self.delivery_complete_count = -1
-        self.state_batches = [StateBatch.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.state_batches = [StateBatch.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -141,7 +142,8 @@ class WriteStateData(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -179,7 +181,8 @@ class WriteShareGroupStateRequest(ApiMessage):
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
         self.group_id = reader.read_compact_string()
-        self.topics = [WriteStateData.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [WriteStateData.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -239,7 +242,8 @@ class WriteStateResult(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.topic_id = reader.read_uuid()
-        self.partitions = [PartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [PartitionResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -273,6 +277,7 @@ class WriteShareGroupStateResponse(ApiMessage):
         if not 0 <= version <= 1:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.results = [WriteStateResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.results = [WriteStateResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self

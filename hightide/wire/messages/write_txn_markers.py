@@ -94,7 +94,8 @@ class WritableTxnMarker(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         (self.producer_id, self.producer_epoch, self.transaction_result) = reader.unpack(_QHT)
-        self.topics = [WritableTxnMarkerTopic.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [WritableTxnMarkerTopic.read(reader, version) for _ in range(count)]
         if version >= 2:
             (self.coordinator_epoch, self.transaction_version) = reader.unpack(_IB)
         else:
@@ -133,7 +134,8 @@ class WriteTxnMarkersRequest(ApiMessage):
         if not 1 <= version <= 2:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.markers = [WritableTxnMarker.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.markers = [WritableTxnMarker.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -189,7 +191,8 @@ class WritableTxnMarkerTopicResult(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.name = reader.read_compact_string()
-        self.partitions = [WritableTxnMarkerPartitionResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.partitions = [WritableTxnMarkerPartitionResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -219,7 +222,8 @@ class WritableTxnMarkerResult(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         self.producer_id = reader.read_int64()
-        self.topics = [WritableTxnMarkerTopicResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.topics = [WritableTxnMarkerTopicResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
@@ -253,6 +257,7 @@ class WriteTxnMarkersResponse(ApiMessage):
         if not 1 <= version <= 2:
             raise unsupported_version(cls, version)
         self = cls.__new__(cls)
-        self.markers = [WritableTxnMarkerResult.read(reader, version) for _ in range(reader.read_compact_array_count())]
+        count = reader.read_compact_array_count()
+        self.markers = [WritableTxnMarkerResult.read(reader, version) for _ in range(count)]
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
