@@ -20,10 +20,19 @@ _unpack_int32 = Struct(">i").unpack_from
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:
     """A compact length or count, which travels plus one, so that null is -1; and the position behind it."""
     value = frame[position]
+    position += 1
     if value < 0x80:
-        return value - 1, position + 1
-    reader = Reader(frame, position)
-    return reader.read_unsigned_varint() - 1, reader.position
+        return value - 1, position
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        octet = frame[position]
+        position += 1
+        value |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            if value > 0xFFFF_FFFF:
+                break
+            return value - 1, position
+    raise ProtocolError("a varint of more than 32 bits")
 
 
 def compact_count(frame: memoryview, position: int) -> tuple[int, int]:

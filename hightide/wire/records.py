@@ -242,65 +242,60 @@ def iterate_records(buffer: Buffer, position: int, header: BatchHeader) -> Itera
 
 
 def _iterate(data: Buffer, count: int, header: BatchHeader, append_time: int | None) -> Iterator[Record]:
+    """One loop for speed: numbers of one byte, by far the most, are read without a call."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     last_delta, delta_max = -1, header.last_offset_delta
-    position = 0
-    for _ in range(count):
-        try:
-            position, timestamp_delta, offset_delta, key, value, headers = _read_record(data, position)
-        except IndexError:
-            raise ProtocolError("a record is cut short") from None
-        if not last_delta < offset_delta <= delta_max:
-            raise ProtocolError(f"offset delta {offset_delta} after {last_delta} in a batch up to {delta_max}")
-        last_delta = offset_delta
-        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-        if not INT64_MIN <= timestamp <= INT64_MAX:
-            raise ProtocolError("a timestamp outside 64 bits")
-        yield _new_tuple(Record, (base_offset + offset_delta, timestamp, key, value, headers))
-    if position != len(data):
-        raise ProtocolError(f"{len(data) - position} bytes behind the last record")
-
-
-_RecordFields = tuple[int, int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-
-
-def _read_record(data: Buffer, position: int) -> _RecordFields:
-    """One record: the position behind it, timestamp delta, offset delta, key, value, headers.
-
-    Numbers of one byte, by far the most, are read without a call. IndexError means cut short.
-    """
-    length = data[position]
-    position += 1
-    if length < 0x80:
-        length = (length >> 1) ^ -(length & 1)
-    else:
-        length, position = _rest_of_varint(data, position, length, 5)
-    end = position + length
-    if length < RECORD_BYTES_MIN - 1 or end > len(data):
-        raise ProtocolError(f"a record length of {length}")
-    # The attributes of a record are unused in format version 2.
-    timestamp_delta = data[position + 1]
-    position += 2
-    if timestamp_delta < 0x80:
-        timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
-    else:
-        timestamp_delta, position = _rest_of_varint(data, position, timestamp_delta, 10)
-    offset_delta = data[position]
-    position += 1
-    if offset_delta < 0x80:
-        offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
-    else:
-        offset_delta, position = _rest_of_varint(data, position, offset_delta, 5)
-    key, position = _read_bytes(data, position, end)
-    value, position = _read_bytes(data, position, end)
-    header_count = data[position]
-    position += 1
-    headers: Sequence[tuple[str, bytes | None]] = ()
-    if header_count:
-        headers, position = _read_headers(data, position, header_count, end)
-    if position != end:
-        raise ProtocolError("a record whose fields do not fill its length")
-    return position, timestamp_delta, offset_delta, key, value, headers
+    position, size = 0, len(data)
+    try:
+        for _ in range(count):
+            length = data[position]
+            position += 1
+            if length < 0x80:
+                length = (length >> 1) ^ -(length & 1)
+            else:
+                length, position = _rest_of_varint(data, position, length, 5)
+            end = position + length
+            if length < RECORD_BYTES_MIN - 1 or end > size:
+                raise ProtocolError(f"a record of {length} bytes where {size - position} are left")
+            # A byte of attributes, unused in format version 2, comes first.
+            timestamp = data[position + 1]
+            position += 2
+            if timestamp < 0x80:
+                timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+            else:
+                timestamp, position = _rest_of_varint(data, position, timestamp, 10)
+            delta = data[position]
+            position += 1
+            if delta < 0x80:
+                delta = (delta >> 1) ^ -(delta & 1)
+            else:
+                delta, position = _rest_of_varint(data, position, delta, 5)
+            if not last_delta < delta <= delta_max:
+                raise ProtocolError(f"offset delta {delta} after {last_delta} in a batch up to {delta_max}")
+            last_delta = delta
+            key: bytes | None
+            if data[position] == 1:  # -1 in zigzag: most records have no key
+                key = None
+                position += 1
+            else:
+                key, position = _read_bytes(data, position, end)
+            value, position = _read_bytes(data, position, end)
+            headers: Sequence[tuple[str, bytes | None]]
+            if data[position]:
+                headers, position = _read_headers(data, position, end)
+            else:
+                headers = ()
+                position += 1
+            if position != end:
+                raise ProtocolError("a record whose fields do not fill its length")
+            timestamp = base_timestamp + timestamp if append_time is None else append_time
+            if not INT64_MIN <= timestamp <= INT64_MAX:
+                raise ProtocolError("a timestamp outside 64 bits")
+            yield _new_tuple(Record, (base_offset + delta, timestamp, key, value, headers))
+    except IndexError:
+        raise ProtocolError("a record is cut short") from None
+    if position != size:
+        raise ProtocolError(f"{size - position} bytes behind the last record")
 
 
 def _read_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
@@ -320,7 +315,9 @@ def _read_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, in
     return bytes(data[position:following]), following
 
 
-def _read_headers(data: Buffer, position: int, count: int, end: int) -> tuple[Sequence[tuple[str, bytes | None]], int]:
+def _read_headers(data: Buffer, position: int, end: int) -> tuple[Sequence[tuple[str, bytes | None]], int]:
+    count = data[position]
+    position += 1
     if count < 0x80:
         count = (count >> 1) ^ -(count & 1)
     else:
