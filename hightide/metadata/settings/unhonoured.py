@@ -19,8 +19,8 @@ def judge_broker_setting(name: str, text: str) -> str | None:
         kind, default = BROKER[name]
         if same_value(SettingType[kind], text, default or ""):
             return None
-        allowed = f"only Kafka's default ({default}) is accepted" if default else "it cannot be set"
-        return f"'{name}' is a Kafka setting that hightide does not honour: {allowed}, not '{text}'"
+        allowed = f"only Kafka's default ({default}) is accepted, not '{text}'" if default else "it cannot be set"
+        return f"'{name}' is a Kafka setting that hightide does not honour: {allowed}"
     if name in TOPIC_SETTINGS:
         names = TOPIC_SETTINGS[name].broker_names
         return f"'{name}' is a setting of topics" + (f"; the broker's default for it is '{names[0]}'" if names else "")
