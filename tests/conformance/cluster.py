@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,19 @@ class Cluster:
     def ask(self, api: str, version: int, **fields: Any) -> Any:
         with self.connect() as connection:
             return connection.ask(api, version, **fields)
+
+    def metadata(self, *topics: str, auto_create: bool = False) -> Any:
+        """Metadata of the named topics; the brokers are always in it."""
+        return self.ask(
+            "metadata",
+            12,
+            topics=[{"name": name, "topic_id": None} for name in topics],
+            allow_auto_topic_creation=auto_create,
+            include_topic_authorized_operations=False,
+        )
+
+    def describe_topic(self, name: str) -> Any:
+        return self.metadata(name).topics[0]
 
     def create_topic(self, partitions: int = 1, **settings: object) -> str:
         """A new topic whose leaders already answer; settings with underscores for dots."""
@@ -107,6 +121,14 @@ class Cluster:
                 found += got
                 offset = got[-1].base_offset + got[-1].last_offset_delta + 1
         return found
+
+
+def settles(question: Callable[[], object], expected: object) -> None:
+    """Wait until the answer is the expected one: a broker learns of a change a moment after the controller made it."""
+    deadline = time.monotonic() + 5
+    while (answer := question()) != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert answer == expected
 
 
 def fetch_fields(topic: str, partition: int, offset: int, **changes: object) -> dict[str, Any]:

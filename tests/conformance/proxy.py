@@ -15,7 +15,7 @@ PRODUCE = 0
 
 
 class ProduceDroppingProxy:
-    """Forwards whole frames; the answers to the produce requests numbered in `drop` (from 0) are lost, with the link."""
+    """Forwards whole frames; the answers to the produce requests numbered in `drop`, from 0, are lost with the link."""
 
     def __init__(self, bootstrap: str, drop: set[int]) -> None:
         host, port = bootstrap.rsplit(":", 1)
