@@ -52,6 +52,13 @@ def classic_count(frame: memoryview, position: int) -> tuple[int, int]:
     return count, position
 
 
+def spend(left: int, count: int) -> int:
+    """What is left of the elements that a request may hold: a few bytes each in a frame, hundreds in memory."""
+    if count > left:
+        raise ProtocolError("more topics and partitions than one request may name")
+    return left - count
+
+
 def compact_string(frame: memoryview, position: int) -> tuple[str, int]:
     """A string that may not be null."""
     length = frame[position] - 1

@@ -6,11 +6,12 @@ Versions: 5 adds the log start, 8 errors of single records (KIP-467), 9 is flexi
 (KIP-951), 13 names topics by id.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
 from hightide.errors import ErrorCode, ProtocolError
+from hightide.limits import PARTITIONS_MAX
 from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from hightide.wire.compact import (
     MALFORMED,
@@ -22,6 +23,7 @@ from hightide.wire.compact import (
     compact_nullable_string,
     compact_string,
     skip_tags,
+    spend,
     uuid,
 )
 from hightide.wire.compression import Codec
@@ -127,7 +129,8 @@ def decode_produce_request(body: memoryview, version: int) -> Produce:
 
 
 # The most common request, by far: no transaction, one topic, one partition, no tags. Each of these recognises exactly
-# that with as few calls as can be and returns None for anything else, which the general way takes from the start. Counts and lengths travel plus one: 2 is one element.
+# that with as few calls as can be and returns None for anything else, which the general way takes from the start.
+# Counts and lengths travel plus one: 2 is one element.
 
 
 def _decode_single_by_id(body: memoryview) -> Produce | None:
@@ -197,11 +200,13 @@ def _decode_flexible(body: memoryview, version: int) -> Produce:
     transactional_id, position = compact_nullable_string(body, 0)
     acks, timeout_ms = _unpack_acks_timeout(body, position)
     topic_count, position = compact_count(body, position + 6)
+    left = spend(PARTITIONS_MAX, topic_count)
     read_name = uuid if version >= TOPIC_IDS_FROM else compact_string
     topics: list[TopicRecords] = []
     for _ in range(topic_count):
         name, position = read_name(body, position)
         partition_count, position = compact_count(body, position)
+        left = spend(left, partition_count)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count):
             (index,) = _unpack_int32(body, position)
@@ -229,10 +234,12 @@ def _decode_classic(body: memoryview) -> Produce:
     transactional_id, position = classic_nullable_string(body, 0)
     acks, timeout_ms = _unpack_acks_timeout(body, position)
     topic_count, position = classic_count(body, position + 6)
+    left = spend(PARTITIONS_MAX, topic_count)
     topics: list[TopicRecords] = []
     for _ in range(topic_count):
         name, position = classic_string(body, position)
         partition_count, position = classic_count(body, position)
+        left = spend(left, partition_count)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count):
             index, length = _unpack_index_length(body, position)
@@ -297,7 +304,7 @@ def encode_produce_response(
     version: int,
     topics: Sequence[tuple[str | bytes, Sequence[PartitionResult]]],
     throttle_ms: int = 0,
-    endpoints: Iterable[NodeEndpoint] = (),
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """The body of any response. Hints at leaders and their endpoints are left out where a version can't say them."""
     out = bytearray()
@@ -321,7 +328,7 @@ def encode_produce_response(
     return bytes(out)
 
 
-def encode_endpoints(endpoints: Iterable[NodeEndpoint]) -> bytearray | None:
+def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytearray | None:
     """The tagged field with the addresses of leaders, the same in Produce and Fetch; None when there are none."""
     out, count = bytearray(), 0
     for endpoint in endpoints:
