@@ -39,6 +39,8 @@ PRODUCERS_PER_PARTITION_MAX = 100_000
 
 # Disk.
 RESERVE_BYTES = 64 * MIB  # kept for metadata, votes, checkpoints: RELIABILITY "Reserve"
+READ_ONLY_BELOW_BYTES = 16 * MIB  # free space is asked once a second; what a fast disk takes meanwhile meets ENOSPC
+SYNCED_ENDS_BYTES_MAX = 4 * MIB  # above it the file is rewritten with one entry per log: some 100,000 group commits
 SYNCED_END_RECORD_INTERVAL_SECONDS = 0.010  # R17
 RECOVERY_SCAN_BYTES = 1 * MIB
 

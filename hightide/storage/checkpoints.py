@@ -7,7 +7,7 @@ them. Kafka splits lines at blanks and drops the empty rest, so it still reads o
 or does not fit is refused here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from hightide.errors import CorruptionError
 from hightide.rules import ALL_ON, Rules
@@ -24,7 +24,20 @@ _TO_BITS = str.maketrans(" \t", "01")
 
 def parent_of(path: str) -> str:
     """The directory that holds this name."""
-    return path.rpartition("/")[0] or "."
+    head, slash, _ = path.rpartition("/")
+    return head or (slash or ".")
+
+
+def make_directory_durably(files: Files, path: str) -> None:
+    """Create a directory and its parents, each of which lasts only when the one above it was synced."""
+    missing = []
+    while not files.exists(path):
+        missing.append(path)
+        path = parent_of(path)
+    if missing:
+        files.make_directory(missing[0])
+    for made in missing:
+        files.sync_directory(parent_of(made))
 
 
 def read_file(files: Files, path: str) -> bytes:
@@ -39,15 +52,16 @@ def read_file(files: Files, path: str) -> bytes:
 def write_atomically(files: Files, path: str, data: bytes, rules: Rules = ALL_ON) -> None:
     """Replace a file so that after any crash it is either the old or the new one, and the new one once this returns."""
     if not rules.r18_atomic_checkpoints:
-        _overwrite(files, path, data, sync=False)
+        write_in_place(files, path, data, sync=False)
         return
     temporary = path + TEMPORARY_SUFFIX
-    _overwrite(files, temporary, data, sync=True)
+    write_in_place(files, temporary, data)
     files.rename(temporary, path)
     files.sync_directory(parent_of(path))
 
 
-def _overwrite(files: Files, path: str, data: bytes, *, sync: bool) -> None:
+def write_in_place(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Fill a file that nobody needs yet; a crash may leave any part of it."""
     file = files.open(path, create=True)
     try:
         file.truncate(0)
@@ -94,30 +108,39 @@ def _check_seal(text: str) -> None:
 class OffsetCheckpoint:
     """One offset per partition, in Kafka's `*-offset-checkpoint` text: recovery points, high watermarks, log starts.
 
-    A missing file means no entries: a new directory. An unreadable one raises CorruptionError, which stops the start
-    with the file's name: nobody guesses where synced data ends (R18).
+    `offsets` is what to remember, `write` makes the file say so. An unreadable file raises CorruptionError, which stops
+    the start with the file's name: nobody guesses where synced data ends (R18).
     """
+
+    __slots__ = ("_files", "_rules", "_written", "offsets", "path")
 
     def __init__(self, files: Files, path: str, rules: Rules = ALL_ON) -> None:
         self._files = files
         self._rules = rules
+        self._written: dict[TopicPartition, int] = {}
+        self.offsets: dict[TopicPartition, int] = {}
         self.path = path
 
-    def read(self) -> dict[TopicPartition, int]:
-        """What was last written."""
+    def load(self) -> None:
+        """Take over what the file says; FileNotFoundError when there is none."""
         try:
-            data = read_file(self._files, self.path)
-        except FileNotFoundError:
-            return {}
-        try:
-            return {
+            self._written = {
                 TopicPartition(topic, int(partition)): int(offset)
-                for topic, partition, offset in parse_lines(data, self.path)
+                for topic, partition, offset in parse_lines(read_file(self._files, self.path), self.path)
             }
         except ValueError as error:
             raise CorruptionError(f"{self.path} can't be read: an entry is not 'topic partition offset'") from error
+        self.offsets = dict(self._written)
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace it, durably when this returns."""
+    def names(self, partition: TopicPartition) -> bool:
+        """Whether the file has an entry for it, forgotten or not."""
+        return partition in self._written
+
+    def write(self) -> None:
+        """Make the file say what memory says, durably when this returns; nothing to do when it does already."""
+        if self.offsets == self._written:
+            return
+        offsets = dict(self.offsets)
         lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
         write_atomically(self._files, self.path, format_lines(lines), self._rules)
+        self._written = offsets

@@ -1,0 +1,267 @@
+"""One log directory: whose it is, how it was left, what it remembers of its logs, and whether it may be written.
+
+Opened before any log, in this order: identity checked (R22), state and checkpoints read, the new boot id stored, the
+clean mark removed (R8), the reserve taken. What it remembers of a log (`facts`) is what recovery must not fall below
+(R17). Closed after every log: checkpoints, then, as the very last thing, the clean mark (R19). Files that a formatted
+directory must have and lacks, or that can't be read, stop the start by name: nothing is guessed (R18).
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self, TypeVar
+
+from hightide.errors import CorruptionError, StorageError
+from hightide.limits import RESERVE_BYTES
+from hightide.rules import ALL_ON, Rules
+from hightide.storage.checkpoints import (
+    OffsetCheckpoint,
+    format_lines,
+    make_directory_durably,
+    read_file,
+    write_atomically,
+    write_in_place,
+)
+from hightide.storage.files import Files
+from hightide.storage.identity import (
+    META_FILE,
+    Identity,
+    State,
+    check_identity,
+    read_identity,
+    read_state,
+    write_identity,
+    write_state,
+)
+from hightide.storage.partition_directories import PartitionDirectories
+from hightide.storage.settings import OpenFacts
+from hightide.storage.space import Condition, Space
+from hightide.storage.synced_ends import SyncedEnds, create_synced_ends
+from hightide.types import PartitionKey, TopicPartition, format_uuid
+
+RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+LOG_STARTS_FILE = "log-start-offset-checkpoint"
+SYNCED_ENDS_FILE = "synced-ends"
+CLEAN_MARK_FILE = ".kafka_cleanshutdown"
+
+Token = Callable[[int], bytes]
+T = TypeVar("T")
+
+
+class LogDirectory:
+    """An opened log directory. Blocking: opening, closing, `checkpoint` and `lower` sync in the caller's thread."""
+
+    identity: Identity
+    state: State
+    synced_ends: SyncedEnds
+    clean: bool
+    """Whether the clean mark was there: every log is whole and synced."""
+
+    def __init__(self, files: Files, path: str, rules: Rules = ALL_ON, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self.files = files
+        self.path = path
+        self.clean = False
+        self.space = Space(files, path, reserve_bytes, rules)
+        self.partitions = PartitionDirectories(files, path, rules)
+        self._rules = rules
+        self._recovery_points = OffsetCheckpoint(files, f"{path}/{RECOVERY_POINTS_FILE}", rules)
+        self._high_watermarks = OffsetCheckpoint(files, f"{path}/{HIGH_WATERMARKS_FILE}", rules)
+        self._log_starts = OffsetCheckpoint(files, f"{path}/{LOG_STARTS_FILE}", rules)
+        self._checkpoints = (self._recovery_points, self._high_watermarks, self._log_starts)
+
+    # The life of a directory.
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        path: str,
+        *,
+        node_id: int,
+        token: Token,
+        cluster_id: str | None = None,
+        rules: Rules = ALL_ON,
+        reserve_bytes: int = RESERVE_BYTES,
+    ) -> Self:
+        """Open it, or make it this node's when it is new; `token` gives random bytes for the ids of a new one.
+
+        StorageError (CorruptionError for unreadable files) with a sentence for the operator when it may not be used.
+        """
+        directory = cls(files, path, rules, reserve_bytes)
+        stored = read_identity(files, path)
+        if stored is None:
+            stored = directory._format(node_id, cluster_id or _new_id(token), token)
+        check_identity(path, stored, node_id, cluster_id)
+        directory.identity = stored
+        directory._load()
+        directory.space.open()
+        return directory
+
+    def _format(self, node_id: int, cluster_id: str, token: Token) -> Identity:
+        """Everything a directory must have, the identity last: an interrupted start begins again."""
+        make_directory_durably(self.files, self.path)
+        partitions = self.partitions.list()
+        if partitions:
+            raise StorageError(f"{self.path} has partitions ({partitions[0].name}), but its {META_FILE} is missing")
+        for checkpoint in self._checkpoints:
+            write_in_place(self.files, checkpoint.path, format_lines(()))
+        create_synced_ends(self.files, f"{self.path}/{SYNCED_ENDS_FILE}")
+        write_state(self.files, self.path, State(self.files.boot_id()), self._rules)
+        identity = Identity(cluster_id, node_id, _new_uuid(token))
+        write_identity(self.files, self.path, identity, self._rules)
+        return identity
+
+    def _load(self) -> None:
+        state = read_state(self.files, self.path)
+        try:
+            for checkpoint in self._checkpoints:
+                checkpoint.load()
+            self.synced_ends = self._guarded(self._open_synced_ends)
+        except FileNotFoundError as error:
+            raise CorruptionError(
+                f"{error.filename} is missing: without it nobody knows which records are there for good. Restore it"
+            ) from error
+        self.clean = self._has_clean_mark(state)
+        boot_id = self.files.boot_id()
+        is_rebooted = not boot_id or boot_id != state.boot_id
+        # A crash between these two leaves a mark that still tells the truth: no log was opened yet.
+        self.state = state
+        self._store(State(boot_id, state.broker_epoch, state.is_unclean or (is_rebooted and not self.clean)))
+        self._guarded(self._remove_clean_mark)
+
+    def _open_synced_ends(self) -> SyncedEnds:
+        return SyncedEnds.open(self.files, f"{self.path}/{SYNCED_ENDS_FILE}", self._rules)
+
+    def close(self, *, clean: bool) -> None:
+        """The logs are closed. `clean`: all of them are synced, and their offsets were given to `checkpoint`."""
+        if clean and self.space.condition is not Condition.OFFLINE:
+            self._guarded(self.synced_ends.sync)
+            self._guarded(self._write_clean_mark)
+        self.synced_ends.close()
+
+    # The clean mark, in Kafka's form (KIP-966).
+
+    def _has_clean_mark(self, state: State) -> bool:
+        """A mark of another broker epoch, or an unreadable one, says nothing."""
+        try:
+            return read_file(self.files, f"{self.path}/{CLEAN_MARK_FILE}") == _clean_mark(state.broker_epoch)
+        except FileNotFoundError:
+            return False
+
+    def _write_clean_mark(self) -> None:
+        mark = _clean_mark(self.state.broker_epoch)
+        write_atomically(self.files, f"{self.path}/{CLEAN_MARK_FILE}", mark, self._rules)
+
+    def _remove_clean_mark(self) -> None:
+        path = f"{self.path}/{CLEAN_MARK_FILE}"
+        if self.files.exists(path):
+            self.files.remove(path)
+            self.files.sync_directory(self.path)
+
+    # What is remembered between lives.
+
+    @property
+    def is_unclean(self) -> bool:
+        """An unclean stop that the controller has not acknowledged yet (R8)."""
+        return self.state.is_unclean
+
+    def acknowledge_unclean(self) -> None:
+        """The controller knows."""
+        self._store(self.state._replace(is_unclean=False))
+
+    def store_broker_epoch(self, broker_epoch: int) -> None:
+        """Durable before the broker asks to be unfenced (R8)."""
+        self._store(self.state._replace(broker_epoch=broker_epoch))
+
+    def _store(self, state: State) -> None:
+        if state != self.state:
+            self._guarded(lambda: write_state(self.files, self.path, state, self._rules))
+            self.state = state
+
+    def facts(self, partition: TopicPartition, topic_id: bytes) -> OpenFacts:
+        """What a log's recovery is told."""
+        return OpenFacts(
+            clean=self.clean,
+            recovery_point=self._recovery_points.offsets.get(partition, 0),
+            recorded_synced_end=self.synced_ends.end(PartitionKey(topic_id, partition.partition)),
+            high_watermark=self._high_watermarks.offsets.get(partition, 0),
+            log_start=self._log_starts.offsets.get(partition, 0),
+        )
+
+    def checkpoint(
+        self,
+        *,
+        recovery_points: Mapping[TopicPartition, int] | None = None,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
+        log_starts: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Remember these offsets, durably; logs that are not named keep theirs.
+
+        A recovery point is never above what is synced with its epoch history; a high watermark is min(HW, own synced
+        end).
+        """
+        for checkpoint, offsets in zip(self._checkpoints, (recovery_points, high_watermarks, log_starts), strict=True):
+            if offsets is not None:
+                checkpoint.offsets.update(offsets)
+                self._guarded(checkpoint.write)
+
+    def lower(self, partition: TopicPartition, topic_id: bytes, generation: int, offset: int) -> None:
+        """Before a truncation to `offset`: nothing remembered promises more, durably when this returns (R17).
+
+        `generation` is the truncation generation that the truncation begins.
+        """
+        key = PartitionKey(topic_id, partition.partition)
+        self._guarded(lambda: self.synced_ends.lower(key, generation, offset))
+        for checkpoint in self._checkpoints:
+            if checkpoint.offsets.get(partition, 0) > offset:
+                checkpoint.offsets[partition] = offset
+                self._guarded(checkpoint.write)
+
+    def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
+        """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake."""
+        if self.partitions.topic_id(partition) != topic_id:
+            self.forget([(partition, topic_id)])
+            for checkpoint in self._checkpoints:
+                if checkpoint.names(partition):
+                    self._guarded(checkpoint.write)
+        return self._guarded(lambda: self.partitions.open(partition, topic_id, token(16).hex()))
+
+    def forget(self, partitions: Iterable[tuple[TopicPartition, bytes]]) -> None:
+        """These logs are deleted; the files follow with the next checkpoint."""
+        for partition, topic_id in partitions:
+            self.synced_ends.forget(PartitionKey(topic_id, partition.partition))
+            for checkpoint in self._checkpoints:
+                checkpoint.offsets.pop(partition, None)
+
+    # Writing what may use the reserve.
+
+    def _guarded(self, write: Callable[[], T]) -> T:
+        """Write what must be written: on a full disk with the reserve's bytes; any failure ends the directory (R10)."""
+        if self.space.condition is Condition.OFFLINE:
+            raise StorageError(self.space.reason)
+        try:
+            return write()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno == errno.ENOSPC and self.space.condition is Condition.ONLINE:
+                self.space.write_failed(error)
+                return self._guarded(write)
+            self.space.take_offline(f"{self.path} failed: {error}")
+            raise StorageError(self.space.reason) from error
+
+
+def _clean_mark(broker_epoch: int) -> bytes:
+    return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
+
+
+def _new_uuid(token: Token) -> bytes:
+    """Random, and never one that starts with a dash when printed: command lines would take it for an option."""
+    while True:
+        value = token(16)
+        if not format_uuid(value).startswith("-"):
+            return value
+
+
+def _new_id(token: Token) -> str:
+    return format_uuid(_new_uuid(token))
