@@ -1,0 +1,698 @@
+"""One log: segments of batches, appended at the end, read anywhere, cut at either end.
+
+The way of a batch: `append_as_leader` validates it, asks the producers, patches offset and epoch in place and writes it
+once; only then do end, indexes, epochs and producers learn of it (R11). `unsynced_files` and `synced` bracket a group
+commit. `read` answers with a slice of a file for sendfile. The longest file of storage, because the laws that bind
+these paths (what is written, synced, published) are visible only side by side.
+
+Laws: start ≤ synced_end ≤ end, except that truncation lowers all of them. Below `synced_end` everything, directory
+entries included, survives a power loss. A failed append leaves the log as it was (R10); after any other failed write,
+and after a failed sync, it refuses everything that writes.
+"""
+
+from bisect import bisect_right
+from errno import EDQUOT, ENOSPC
+from typing import NamedTuple, NoReturn
+
+from hightide.errors import ApiError, DiskFullError, ErrorCode, StorageError
+from hightide.limits import VERIFIED_BATCHES_PER_READ, VERIFIED_BYTES_PER_READ
+from hightide.rules import ALL_ON, Rules
+from hightide.storage.checkpoints import parent_of
+from hightide.storage.files import File, Files, FileSlice, Syncable
+from hightide.storage.index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
+from hightide.storage.recovery import RecoveredLog, apply_batch, recover
+from hightide.storage.retention import plan_start
+from hightide.storage.scanning import BadBatchError, Chain, StoredBatch, verified_from
+from hightide.storage.segment import Segment
+from hightide.storage.settings import LogSettings, OpenFacts
+from hightide.storage.syncing import DirectoryEntries, SyncPlan
+from hightide.storage.timestamps import Found, first_at_or_after, youngest
+from hightide.storage.transaction_index import TransactionIndex
+from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from hightide.wire.checksum import crc32c
+from hightide.wire.compression import Codec
+from hightide.wire.records import BatchHeader, iterate_headers, patch_offsets
+from hightide.wire.validation import ProducePolicy, checked_batches, validate_for_produce
+
+__all__ = ["Appended", "Log", "Read", "SyncPlan"]
+
+
+class Appended(NamedTuple):
+    """Where a batch is. `append_time` is -1 unless the topic uses the broker's time."""
+
+    base_offset: int
+    last_offset: int
+    append_time: int
+    log_start: int
+    duplicate: bool
+
+
+class Read(NamedTuple):
+    """Whole batches of one segment; `end` is the offset after the last. Whoever gets it releases the slice."""
+
+    slice: FileSlice
+    end: int
+
+
+class Log:
+    """One replica of one partition on disk. `open` it; nothing else makes one."""
+
+    __slots__ = (
+        "_active", "_bases", "_condemned", "_directory_changes", "_directory_synced", "_files", "_index_entries_max",
+        "_loaded", "_parent_changed", "_policy", "_rules", "_segments", "_unsynced_indexes", "directory", "doubtful",
+        "end", "epochs", "failure", "partition", "producers", "settings", "start", "synced_end", "topic", "topic_id",
+        "truncation_generation", "unsynced_since_ms",
+    )  # fmt: skip
+
+    start: int
+    """The first offset that may be read."""
+    end: int
+    """The written end: after the last whole batch given to the operating system."""
+    synced_end: int
+    truncation_generation: int
+    """Counts truncations: a sync that began before one proves nothing after it (R19)."""
+    doubtful: bool
+    """Whether opening it cut a tail with valid batches behind the cut (R17)."""
+    failure: str | None
+    """Why nothing may be written any more (R10)."""
+    unsynced_since_ms: int
+    """When the oldest unsynced batch was appended, for flush.ms; -1 when there is none."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        settings: LogSettings,
+        recovered: RecoveredLog,
+        start: int,
+        rules: Rules,
+    ) -> None:
+        self._files = files
+        self._rules = rules
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
+        self.doubtful = recovered.doubtful
+        self.failure = None
+        self._segments = recovered.segments
+        self._bases = [segment.base for segment in self._segments]
+        self._active = self._segments[-1]
+        self._active.index  # noqa: B018  the active segment's indexes stay in memory
+        self._loaded: Segment | None = None
+        self._condemned: list[tuple[int, list[str]]] = []
+        self._unsynced_indexes: list[File] = []
+        self._directory_changes = self._directory_synced = 0
+        self._parent_changed = False
+        self.end = self.synced_end = self._active.end
+        self.start = min(max(start, self._bases[0]), self.end)
+        self.truncation_generation = 0
+        self.unsynced_since_ms = NO_TIMESTAMP
+        self.configure(settings)
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        settings: LogSettings,
+        *,
+        facts: OpenFacts,
+        now_ms: int,
+        rules: Rules = ALL_ON,
+    ) -> "Log":
+        """Open or create a log; everything in it is synced and counts when this returns.
+
+        CorruptionError: the replica must be quarantined, its batches were left alone (R17). OSError: the disk failed.
+        """
+        is_new = not files.exists(directory)
+        if is_new:
+            files.make_directory(directory)
+        recovered = recover(files, directory, settings, facts, rules, now_ms)
+        log = cls(files, directory, topic, partition, topic_id, settings, recovered, facts.log_start, rules)
+        if is_new:
+            log._directory_changes += 1
+            log._parent_changed = True
+        elif not facts.clean:
+            files.sync_directory(parent_of(directory))
+        return log
+
+    def configure(self, settings: LogSettings) -> None:
+        """Use these settings from the next append on."""
+        self.settings = settings
+        codec, level = _codec_of(settings)
+        self._policy = ProducePolicy(
+            max_message_bytes=settings.max_message_bytes,
+            compacted=settings.compact_policy,
+            codec=codec,
+            level=level,
+            append_time=settings.log_append_time,
+            timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        )
+        self._index_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
+        self._set_roll_time(self._active, self._active.first_timestamp)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._segments)
+
+    # ------------------------------------------------------------------ appending
+
+    def append_as_leader(self, data: memoryview, leader_epoch: int, now_ms: int, *, internal: bool = False) -> Appended:
+        """Append a client's batch, or the broker's own (`internal`: several and control batches allowed).
+
+        `data` is patched in place. ApiError when the batch is refused; DiskFullError or StorageError as R10 says.
+        """
+        if self.failure is not None:
+            raise StorageError(self.failure)
+        if internal:
+            return self._append_own(data, leader_epoch, now_ms)
+        batch, header = validate_for_produce(data, self._policy, now_ms)
+        producers = self.producers
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            duplicate = producers.check(header, now_ms)
+            if duplicate is not None:
+                append_time = duplicate.timestamp if self._policy.append_time else NO_TIMESTAMP
+                return Appended(duplicate.base_offset, duplicate.last_offset, append_time, self.start, True)
+        epochs = self.epochs
+        if leader_epoch < epochs.latest:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} wrote after {epochs.latest}")
+        base = self.end
+        last = base + header.last_offset_delta
+        timestamp = header.max_timestamp
+        patch_offsets(batch, 0, base, leader_epoch)
+        if has_producer and not self._rules.r11_producer_state_after_append:
+            producers.apply(header, base, timestamp)
+        segment = self._writable(len(batch), last, timestamp, now_ms)
+        try:
+            segment.append(batch, base, last, timestamp, self.settings.index_interval_bytes)
+        except OSError as error:
+            self._append_failed(error)
+        self.end = last + 1
+        if leader_epoch != epochs.latest:
+            epochs.assign(leader_epoch, base)
+        if has_producer and self._rules.r11_producer_state_after_append:
+            producers.apply(header, base, timestamp)
+        if self.unsynced_since_ms < 0:
+            self.unsynced_since_ms = now_ms
+        return Appended(base, last, timestamp if self._policy.append_time else NO_TIMESTAMP, self.start, False)
+
+    def _append_own(self, data: memoryview, leader_epoch: int, now_ms: int) -> Appended:
+        batches = checked_batches(data)
+        base = offset = self.end
+        placed: list[tuple[int, BatchHeader]] = []
+        for position, header in batches:
+            patch_offsets(data, position, offset, leader_epoch)
+            placed.append((position, header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)))
+            offset += header.last_offset_delta + 1
+        if not placed:
+            raise ApiError(ErrorCode.INVALID_RECORD, "there is no batch to append")
+        if leader_epoch < self.epochs.latest:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} wrote after {self.epochs.latest}")
+        self._append_placed(data, placed, now_ms)
+        return Appended(base, self.end - 1, NO_TIMESTAMP, self.start, False)
+
+    def append_as_follower(self, data: memoryview, fetch_epoch: int, now_ms: int) -> None:
+        """Append what the leader sent, byte for byte (R21); ApiError, and nothing appended, when it may not follow."""
+        if self.failure is not None:
+            raise StorageError(self.failure)
+        if self._rules.r21_followers_verify:
+            batches = checked_batches(data)
+            last_epoch = self.epochs.epoch_at(self.end - 1) if self.end > self.start else NO_EPOCH
+            chain = Chain(self.end, last_epoch, gaps=self.settings.compact_policy)
+            for position, header in batches:
+                reason = chain.admit(header)
+                if header.partition_leader_epoch > fetch_epoch:
+                    reason = f"has leader epoch {header.partition_leader_epoch}, fetched in {fetch_epoch}"
+                if reason is not None:
+                    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the fetched batch at byte {position} {reason}")
+        else:
+            batches = list(iterate_headers(data))
+        if batches:
+            self._append_placed(data, batches, now_ms)
+
+    def _append_placed(self, data: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
+        """Write batches that have their offsets: as many at once as fit the segment, each whole in one."""
+        interval = self.settings.index_interval_bytes
+        count = len(batches)
+        first = 0
+        while first < count:
+            start, header = batches[first]
+            segment = self._writable(header.size, header.last_offset, header.max_timestamp, now_ms)
+            room = self.settings.segment_bytes - segment.size
+            following = first + 1
+            stop = start + header.size
+            while following < count and stop + batches[following][1].size - start <= room:
+                stop += batches[following][1].size
+                following += 1
+            try:
+                segment.file.write_at(data[start:stop], segment.size)
+            except OSError as error:
+                self._append_failed(error)
+            for position, header in batches[first:following]:
+                self._placed(segment, StoredBatch(segment.size, header, data, position), interval)
+            first = following
+        if self.unsynced_since_ms < 0:
+            self.unsynced_since_ms = now_ms
+
+    def _placed(self, segment: Segment, batch: StoredBatch, interval: int) -> None:
+        """A batch is written: let everyone know (R11)."""
+        header = batch.header
+        epoch, base = header.partition_leader_epoch, header.base_offset
+        segment.note(base, header.last_offset, header.size, header.max_timestamp, interval)
+        self.end = header.next_offset
+        if epoch != self.epochs.latest:
+            # An epoch without records of its own may stand at the end; what the leader wrote there wins.
+            self.epochs.truncate_from_end(base)
+            self.epochs.assign(epoch, base)
+        apply_batch(batch, self.producers, segment.transactions)
+
+    def _writable(self, length: int, last: int, timestamp: int, now_ms: int) -> Segment:
+        """The active segment, rolled before if the batch does not belong there any more."""
+        segment = self._active
+        size = segment.size
+        when = timestamp if timestamp >= 0 else now_ms
+        if size:
+            if (
+                size + length > self.settings.segment_bytes
+                or when > segment.roll_after_ms
+                or last - segment.base > RELATIVE_OFFSET_MAX
+                or len(segment.index) >= self._index_entries_max
+            ):
+                self.roll()
+                segment = self._active
+            else:
+                return segment
+        if length > self.settings.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{length} bytes, a segment has {self.settings.segment_bytes}"
+            )
+        self._set_roll_time(segment, when)
+        return segment
+
+    def _set_roll_time(self, segment: Segment, first_timestamp: int) -> None:
+        settings = self.settings
+        segment.first_timestamp = first_timestamp
+        segment.roll_after_ms = max(first_timestamp, 0) + settings.segment_ms
+        jitter = min(settings.segment_jitter_ms, settings.segment_ms)
+        if jitter:
+            # Spreads the rolls of many partitions, the same way in every run.
+            segment.roll_after_ms -= crc32c(b"%s%d/%d" % (self.topic_id, self.partition, segment.base)) % jitter
+
+    def roll(self) -> None:
+        """Seal the active segment and begin a new one; nothing to do when it is empty."""
+        active = self._active
+        if not active.size:
+            return
+        if self.failure is not None:
+            raise StorageError(self.failure)
+        try:
+            self._unsynced_indexes += active.seal()
+            self._directory_changes += 1
+            self.producers.snapshot(self.end)
+            segment = Segment.open(self._files, self.directory, self.end, create=True)
+        except OSError as error:
+            if error.errno in (ENOSPC, EDQUOT):
+                raise DiskFullError(f"{self.directory} can't begin a new segment: {error}") from error
+            self._fail(error)
+        active.unload()
+        self._segments.append(segment)
+        self._bases.append(segment.base)
+        self._active = segment
+        self._directory_changes += 1
+
+    def _append_failed(self, error: OSError) -> NoReturn:
+        """R10: a full disk is cut back and read-only; every other failure is the end of this log's writing."""
+        if error.errno not in (ENOSPC, EDQUOT):
+            self._fail(error)
+        try:
+            self._active.file.truncate(self._active.size)
+        except OSError as second:
+            self._fail(second)
+        raise DiskFullError(f"{self.directory} is on a full disk: {error}") from error
+
+    def _fail(self, error: OSError) -> NoReturn:
+        self.failure = f"{self.directory} can't be written: {error}"
+        raise StorageError(self.failure) from error
+
+    # ------------------------------------------------------------------ group commit (R19)
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a log that does not sync for its acknowledgements should (flush.messages, or a sealed segment)."""
+        return bool(self._unsynced_indexes) or self.end - self.synced_end >= self.settings.flush_messages
+
+    def unsynced_files(self) -> SyncPlan:
+        """What to sync so that everything written so far lasts. Each plan goes to `synced` exactly once."""
+        segments = []
+        for segment in reversed(self._segments):
+            if segment.end <= self.synced_end and segment is not self._active:
+                break
+            if segment.end > self.synced_end:
+                segments.append(segment)
+        directories: list[Syncable] = []
+        if self._directory_changes != self._directory_synced and self._rules.r19_sync_directory_entries:
+            directories.append(DirectoryEntries(self._files, self.directory))
+            if self._parent_changed:
+                directories.append(DirectoryEntries(self._files, parent_of(self.directory)))
+        indexes, self._unsynced_indexes = self._unsynced_indexes, []
+        self.unsynced_since_ms = NO_TIMESTAMP
+        return SyncPlan(
+            segments,
+            indexes,
+            directories,
+            end=self.end,
+            truncation_generation=self.truncation_generation,
+            directory_changes=self._directory_changes,
+        )
+
+    def synced(self, plan: SyncPlan, error: OSError | None = None) -> bool:
+        """The plan was carried out. Whether the synced end covers it now: not after a failure or a truncation."""
+        plan.release()
+        if error is not None:
+            if self._rules.r10_offline_on_failed_sync:
+                self.failure = f"{self.directory} can't be synced: {error}"
+            return False
+        self._directory_synced = max(self._directory_synced, plan.directory_changes)
+        if self._directory_synced == self._directory_changes:
+            self._parent_changed = False
+        if plan.truncation_generation != self.truncation_generation and self._rules.r19_void_sync_after_truncation:
+            return False
+        self.synced_end = max(self.synced_end, min(plan.end, self.end))
+        return True
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool) -> Read | None:
+        """Whole batches from the one that holds `offset` on, below `upper_bound`, of one segment.
+
+        None when there is nothing (yet), or when the first batch is larger than `max_bytes` and not `min_one_batch`.
+        ApiError(OFFSET_OUT_OF_RANGE) outside [start, end] (R13); CorruptionError when stored bytes are bad (I31).
+        """
+        if offset < self.start or offset > self.end:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is outside [{self.start}, {self.end}]")
+        if offset >= upper_bound or offset == self.end:
+            return None
+        segment = self._active
+        if offset < segment.base:
+            segment = self._segment_of(offset)
+        start = segment.position_of(offset)
+        if upper_bound >= segment.end:
+            stop, following = segment.size, segment.end
+        else:
+            stop, following = segment.position_of(upper_bound), upper_bound
+        if stop - start > max_bytes:
+            stop, following = segment.boundary_before(start, start + max_bytes)
+            if stop == start:
+                if not min_one_batch:
+                    return None
+                header = segment.batch_at(start)
+                stop, following = start + header.size, header.next_offset
+        if start >= stop:
+            return None
+        if start < segment.verified_start:
+            stop, following = self._verified(segment, start, stop, offset, following)
+        if following < segment.end:
+            segment.remember(following, stop)
+        return Read(FileSlice(segment.file, start, stop - start, segment), following)
+
+    def _segment_of(self, offset: int) -> Segment:
+        """The sealed segment with this offset. The indexes of one sealed segment are kept in memory at a time."""
+        found = bisect_right(self._bases, offset) - 1
+        segment = self._segments[found]
+        if offset >= segment.end:  # compaction left a gap
+            segment = self._segments[found + 1]
+        loaded = self._loaded
+        if segment is not loaded and segment is not self._active:
+            if loaded is not None and loaded is not self._active:
+                loaded.unload()
+            self._loaded = segment
+        return segment
+
+    def _verified(self, segment: Segment, start: int, stop: int, offset: int, following: int) -> tuple[int, int]:
+        """How much of [start, stop) is good: all of it if it was verified before, else what a few ms can verify now."""
+        known = segment.verified_through(start)
+        if known >= stop:
+            return stop, following
+        if known > start:
+            # Hand out what is known; the next read goes on behind it.
+            return known, segment.batch_at(known).base_offset
+        chain: Chain | None = None
+        position = start
+        for count, batch in enumerate(verified_from(segment.file, start, stop), 1):
+            header = batch.header
+            if chain is None:
+                if not header.base_offset <= offset <= header.last_offset and not self.settings.compact_policy:
+                    raise BadBatchError(segment.file, start, f"holds no offset {offset}")
+                chain = Chain(header.base_offset, NO_EPOCH, gaps=self.settings.compact_policy)
+            reason = chain.admit(header)
+            if header.partition_leader_epoch != self.epochs.epoch_at(header.last_offset):
+                reason = f"has leader epoch {header.partition_leader_epoch}, which did not write it"
+            if reason is not None:
+                raise BadBatchError(segment.file, batch.position, reason)
+            position = batch.position + header.size
+            if count >= VERIFIED_BATCHES_PER_READ or position - start >= VERIFIED_BYTES_PER_READ:
+                break
+        assert chain is not None
+        segment.mark_verified(start, position)
+        return position, chain.following
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction is decided and its marker committed."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of each aborted transaction with offsets in [start, end)."""
+        found: list[tuple[int, int]] = []
+        for number in range(max(bisect_right(self._bases, start) - 1, 0), len(self._segments)):
+            transactions = self._segments[number].transactions
+            found += [(entry.producer_id, entry.first_offset) for entry in transactions.overlapping(start, end)]
+            if transactions.covers(end):
+                break
+        return found
+
+    def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> Found | None:
+        """(offset, timestamp, leader epoch) of the first record that is not older, below `upper_bound`."""
+        return first_at_or_after(self._segments, timestamp, self.start, min(upper_bound, self.end))
+
+    def max_timestamp_offset(self, upper_bound: int) -> Found | None:
+        """(offset, timestamp, leader epoch) of the youngest record below `upper_bound`."""
+        return youngest(self._segments, self.start, min(upper_bound, self.end))
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch ≤ `epoch` and where it ends (KIP-101); (-1, -1) for an epoch this log never heard of."""
+        if epoch > self.epochs.latest:
+            return NO_EPOCH, NO_OFFSET
+        return self.epochs.end_of(epoch, self.end)
+
+    # ------------------------------------------------------------------ cutting the end
+
+    def truncate(self, offset: int, now_ms: int) -> None:
+        """Cut everything from `offset` on; a batch that holds it goes whole.
+
+        The caller has durably lowered the recorded synced end and the recovery point before (R17). Blocks for a few
+        fsyncs: truncation is rare, and what follows it must not mix with what was cut.
+        """
+        if offset >= self.end:
+            return
+        if offset < self._bases[0]:
+            self.truncate_fully(offset)
+            return
+        if self.failure is not None:
+            raise StorageError(self.failure)
+        self.truncation_generation += 1
+        try:
+            self._remove_from_end(offset)
+            segment = self._active = self._segments[-1]
+            position = segment.position_of(offset)
+            end = segment.batch_at(position).base_offset if position < segment.size else segment.end
+            segment.truncate(position, end)
+            segment.file.sync()
+            self.epochs.truncate_from_end(end)
+            self.epochs.write()
+            self._rebuild_producers(end, now_ms)
+            self._files.sync_directory(self.directory)
+        except OSError as error:
+            self._fail(error)
+        self._publish_end(end)
+
+    def truncate_fully(self, new_start: int) -> None:
+        """Drop everything and begin anew at `new_start`, as a follower that fell out of its leader's log does."""
+        if self.failure is not None:
+            raise StorageError(self.failure)
+        self.truncation_generation += 1
+        try:
+            self._remove_from_end(-1)
+            self._segments.append(Segment.open(self._files, self.directory, new_start, create=True))
+            self._bases.append(new_start)
+            self.epochs.clear()
+            self.epochs.write()
+            self.producers.reset()
+            self._files.sync_directory(self.directory)
+        except OSError as error:
+            self._fail(error)
+        self._active = self._segments[-1]
+        self.start = new_start
+        self.synced_end = new_start
+        self._publish_end(new_start)
+
+    def _remove_from_end(self, offset: int) -> None:
+        """Remove segments that begin at `offset` or later, the last first, so that a crash leaves no gap (R19)."""
+        while self._segments and self._segments[-1].base >= offset and (len(self._segments) > 1 or offset < 0):
+            self._segments.pop().remove()
+            self._bases.pop()
+            self._files.sync_directory(self.directory)
+        self._loaded = None
+
+    def _rebuild_producers(self, end: int, now_ms: int) -> None:
+        position = self.producers.load_latest(self.start, end, now_ms)
+        for segment in self._segments:
+            if segment.end > position:
+                at = segment.position_of(max(position, segment.base))
+                for batch in verified_from(segment.file, at, segment.size):
+                    apply_batch(batch, self.producers, TransactionIndex())
+
+    def _publish_end(self, end: int) -> None:
+        self.end = end
+        self.start = min(self.start, end)
+        self.synced_end = min(self.synced_end, end)
+        self._set_roll_time(self._active, self._active.first_timestamp)
+
+    # ------------------------------------------------------------------ cutting the start
+
+    def plan_retention(self, now_ms: int, high_watermark: int) -> int:
+        """The log start that retention asks for. `now_ms` comes from a `RetentionClock`, which does not jump."""
+        return plan_start(self._segments, self.settings, now_ms, self.start, high_watermark)
+
+    def apply_retention(self, new_start: int) -> None:
+        """Move the start to what was planned; an active segment that is wholly below it is sealed first."""
+        if new_start >= self.end:
+            self.roll()
+        self.advance_start(new_start)
+
+    def advance_start(self, offset: int) -> None:
+        """Records below `offset` are gone for readers (DeleteRecords). The caller keeps it at or below the HW.
+
+        Files go with `delete_old_segments`, which the caller runs after the new start is checkpointed: a deletion that
+        is half done after a crash then shows as leftovers below the start, never as a gap.
+        """
+        if offset > self.end:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is behind the end, {self.end}")
+        if offset > self.start:
+            self.start = offset
+            self.epochs.truncate_from_start(offset)
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Let sealed segments below the start go, and their files file.delete.delay.ms later; returns how many went."""
+        count = 0
+        try:
+            while len(self._segments) > 1 and self._segments[0].end <= self.start:
+                segment = self._segments.pop(0)
+                del self._bases[0]
+                if segment is self._loaded:
+                    self._loaded = None
+                self._condemned.append((now_ms + self.settings.file_delete_delay_ms, segment.condemn()))
+                count += 1
+            while self._condemned and self._condemned[0][0] <= now_ms:
+                for path in self._condemned.pop(0)[1]:
+                    self._files.remove(path)
+                self._directory_changes += 1
+            if count:
+                self.producers.remove_snapshots_below(self._bases[0])
+                self._directory_changes += 1
+        except OSError as error:
+            self._fail(error)
+        return count
+
+    # ------------------------------------------------------------------ the end of it
+
+    def write_checkpoints(self) -> int:
+        """Make the epoch history last; returns the recovery point, which may be written afterwards (R3)."""
+        synced_end = self.synced_end
+        self.epochs.write()
+        return synced_end
+
+    def close(self, *, clean: bool) -> None:
+        """Close all files; `clean` makes everything last first, so that the next start needs no scan.
+
+        StorageError when that failed: then no clean mark may be written.
+        """
+        try:
+            if clean:
+                if self.failure is not None:
+                    raise StorageError(self.failure)
+                self._sync_everything()
+        finally:
+            for file in self._unsynced_indexes:
+                file.close()
+            self._unsynced_indexes = []
+            for segment in self._segments:
+                segment.retire()
+
+    def _sync_everything(self) -> None:
+        try:
+            self._unsynced_indexes += self._active.seal()
+            self.producers.snapshot(self.end, sync=True)
+            self.epochs.write()
+            self._directory_changes += 1
+            plan = self.unsynced_files()
+            try:
+                for file in plan.files:
+                    file.sync()
+            finally:
+                plan.release()
+        except OSError as error:
+            self._fail(error)
+        self.synced_end = self.end
+
+    def delete(self, token: str) -> None:
+        """Remove the log for good. Renamed first, so that a crash leaves nothing that looks like a partition.
+
+        The name is Kafka's, `<topic>-<partition>.<token>-delete`; slices in flight stay readable.
+        """
+        for file in self._unsynced_indexes:
+            file.close()
+        self._unsynced_indexes = []
+        for segment in self._segments:
+            segment.retire()
+        parent = parent_of(self.directory)
+        condemned = f"{parent}/{self.topic}-{self.partition}.{token}-delete"
+        self._files.rename(self.directory, condemned)
+        self._files.sync_directory(parent)
+        self._files.remove_directory(condemned)
+
+
+def _codec_of(settings: LogSettings) -> tuple[Codec | None, int | None]:
+    """The codec that compression.type asks for and its level; None when the producer chooses."""
+    match settings.compression_type:
+        case "producer":
+            return None, None
+        case "uncompressed":
+            return Codec.NONE, None
+        case "gzip":
+            return Codec.GZIP, settings.compression_gzip_level
+        case "lz4":
+            return Codec.LZ4, settings.compression_lz4_level
+        case "zstd":
+            return Codec.ZSTD, settings.compression_zstd_level
+        case "snappy":
+            return Codec.SNAPPY, None
+        case other:
+            raise ValueError(f"compression.type {other}")
