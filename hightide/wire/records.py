@@ -139,7 +139,7 @@ class ControlType(IntEnum):
     ABORT = 0
     COMMIT = 1
     LEADER_CHANGE = 2
-    SNAPSHOTHEADER = 3
+    SNAPSHOT_HEADER = 3
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
