@@ -44,3 +44,10 @@ def parse_uuid(text: str) -> bytes:
     if len(value) != 16:
         raise ValueError(f"{text!r} is not a 128-bit id")
     return value
+
+
+def partition_cluster_id(topic_id: bytes, partition: int) -> bytes:
+    """The 128-bit name of a partition's replica set: a stable hash that anyone can compute (C3)."""
+    from hashlib import sha256
+
+    return sha256(topic_id + partition.to_bytes(4, "big")).digest()[:16]

@@ -81,7 +81,7 @@ class Cluster:
             return self._metadata
 
     async def topic(self, name: str) -> Topic:
-        """One topic, or as ApiError what is wrong with it: UNKNOWN_TOPIC_OR_PARTITION above all, never from the cache."""
+        """One topic; ApiError says what is wrong with it: UNKNOWN_TOPIC_OR_PARTITION above all, never from a cache."""
         self._wanted.add(name)
         metadata = await self.metadata()
         if name not in metadata.topics:

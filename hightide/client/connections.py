@@ -57,7 +57,8 @@ class Connection:
         try:
             connection._transport = connecting.result()
         except OSError as error:
-            reason = error.strerror or str(error)
+            refused = isinstance(error, ConnectionRefusedError)
+            reason = "connection refused" if refused else error.strerror or str(error)
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{connection.address}: {reason}") from error
         await connection._negotiate()
         return connection

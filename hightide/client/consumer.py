@@ -7,7 +7,7 @@ offset beyond the end is an error, because records that were there are gone.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hightide.client.cluster import Cluster
@@ -62,7 +62,7 @@ class Consumer:
         self._failures = 0
         self._failing_since = 0.0
 
-    async def batches(self) -> AsyncIterator[list[ConsumedRecord]]:
+    async def batches(self) -> AsyncGenerator[list[ConsumedRecord], None]:
         """Lists of records as they arrive, until every range is read."""
         try:
             while self.positions:
