@@ -29,7 +29,7 @@ class GroupCommit:
         clock: Clock,
         syncer: Syncer,
         record: Callable[[list[Log]], None],
-        failed: Callable[[OSError], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._clock = clock
         self._syncer = syncer
@@ -65,7 +65,7 @@ class GroupCommit:
             files += plan.files
         self._syncer.sync(files, lambda error: self._done(plans, error))
 
-    def _done(self, plans: list[tuple[Committed, SyncPlan]], error: OSError | None) -> None:
+    def _done(self, plans: list[tuple[Committed, SyncPlan]], error: Exception | None) -> None:
         if error is not None:
             self._stopped = True
             self._failed(error)

@@ -200,7 +200,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Sa
 def _not_a_setting(variable: str) -> bool:
     """Variables with our prefix that mean something else: the tools' own, and what Kubernetes sets for a service."""
     rest = variable.removeprefix(ENVIRONMENT_PREFIX)
-    return rest in ("BOOTSTRAP", "PORT") or rest.startswith(("PORT_", "SERVICE_"))
+    return rest in ("BOOTSTRAP", "CONFORMANCE_BOOTSTRAP", "LOG_LEVEL", "PORT") or rest.startswith(("PORT_", "SERVICE_"))
 
 
 def _kafka_name(variable: str) -> str:

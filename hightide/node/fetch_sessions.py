@@ -21,7 +21,7 @@ class FetchedPartition:
     """One partition of a fetch: what the client asked, and what it was last told."""
 
     __slots__ = (
-        "current_leader_epoch", "fetch_offset", "index", "last_fetched_epoch", "log_start", "max_bytes",
+        "current_leader_epoch", "fetch_offset", "index", "last_fetched_epoch", "max_bytes",
         "said_high_watermark", "said_log_start", "topic",
     )  # fmt: skip
 
@@ -33,7 +33,6 @@ class FetchedPartition:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
-        log_start: int,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -41,9 +40,7 @@ class FetchedPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
-        self.log_start = log_start
-        self.said_high_watermark = -2
-        self.said_log_start = -2
+        self.forget_said()
 
     def ask(self, other: "FetchedPartition") -> None:
         """Take what the client asks now."""
@@ -51,7 +48,10 @@ class FetchedPartition:
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
-        self.log_start = other.log_start
+
+    def forget_said(self) -> None:
+        """Whatever is said next is news."""
+        self.said_high_watermark = self.said_log_start = -2
 
     def say(self, high_watermark: int, log_start: int) -> bool:
         """Note what is said; whether it is news."""

@@ -1,13 +1,17 @@
 """A partition on this node: its log, its replica machine, and the requests that wait for it.
 
-The log keeps bytes, the machine decides what is committed, this class carries one to the other and wakes who waits.
+The log keeps bytes, the machine decides what is committed, this class carries one to the other and wakes who waits. It
+turns what a disk does into what a client is told: a full disk refuses produce and still serves fetch, a failed one ends
+the directory (R10), rotten bytes take the partition offline with an alarm and nothing is deleted (R17).
 """
 
+import logging
 from collections.abc import Callable
+from errno import ENOSPC
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
-from hightide.errors import ApiError, ErrorCode
+from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
 from hightide.replication.effects import Effect, HighWatermarkMoved, StartEpoch
 from hightide.replication.events import DurabilityChanged, LeadershipGranted, MinimumChanged
 from hightide.replication.replica import CommitRule, Replica
@@ -15,76 +19,95 @@ from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
 
 if TYPE_CHECKING:
-    from hightide.metadata.image import PartitionImage
+    from hightide.metadata.entities import Partition as AgreedPartition
     from hightide.node.commits import GroupCommit
+    from hightide.storage.space import Space
 
-READ_COMMITTED = 1
+log = logging.getLogger("hightide.partitions")
 
 
 class CommitWaiter(Protocol):
     """A request that waits until an offset is committed."""
 
-    def committed(self, index: int) -> None:
-        """The part of the request with this index is committed."""
+    def committed(self, number: int) -> None:
+        """The part of the request with this number is committed."""
 
-    def failed(self, index: int, code: ErrorCode) -> None:
+    def failed(self, number: int, code: ErrorCode) -> None:
         """It never will be, as far as this leader can tell."""
+
+
+class PartitionWorld:
+    """What all partitions of a node share."""
+
+    __slots__ = ("commits", "disk_failed", "node_id", "rules", "soon", "space")
+
+    def __init__(
+        self,
+        node_id: int,
+        commits: "GroupCommit",
+        space: "Space",
+        disk_failed: Callable[[Exception], None],
+        soon: Callable[[Callable[[], None]], None],
+        rules: Rules,
+    ) -> None:
+        self.node_id = node_id
+        self.commits = commits
+        self.space = space
+        self.disk_failed = disk_failed
+        self.soon = soon
+        self.rules = rules
 
 
 class Partition:
     """One replica of one partition, opened. Leads or refuses; knows nothing of the wire."""
 
     __slots__ = (
-        "_commits", "_waiter_sequence", "_waiters", "fetch_waiters", "index", "is_synced_only", "key", "log",
-        "offline_reason", "on_progress", "replica", "topic", "topic_id", "wake_fetches",
+        "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index", "is_synced_only", "log",
+        "offline_code", "offline_reason", "replica", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
         self,
-        topic: str,
-        log: Log,
-        node_id: int,
+        world: PartitionWorld,
+        opened: Log,
         high_watermark: int,
-        commits: "GroupCommit",
-        wake_fetches: Callable[[Callable[[], None]], None],
-        rules: Rules,
         *,
         synced_only: bool,
         min_in_sync_replicas: int,
     ) -> None:
-        self.topic = topic
-        self.topic_id = log.topic_id
-        self.index = log.partition
-        self.key = (log.topic_id, log.partition)
-        self.log = log
+        self.topic = opened.topic
+        self.topic_id = opened.topic_id
+        self.index = opened.partition
+        self.log = opened
         self.is_synced_only = synced_only
         self.replica = Replica(
-            node_id,
+            world.node_id,
             CommitRule.IN_SYNC,
-            end=log.end,
-            synced_end=log.synced_end,
-            high_watermark=max(high_watermark, log.start),
+            end=opened.end,
+            synced_end=opened.synced_end,
+            high_watermark=max(high_watermark, opened.start),
             synced_only=synced_only,
             min_in_sync_replicas=min_in_sync_replicas,
-            rules=rules,
+            rules=world.rules,
         )
         self.offline_reason: str | None = None
+        self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.fetch_waiters: dict[Callable[[], None], None] = {}
+        self._world = world
         self._waiters: list[tuple[int, int, CommitWaiter, int]] = []
         self._waiter_sequence = 0
-        self._commits = commits
-        self.on_progress = self._wake_fetches
-        self.wake_fetches = wake_fetches
+        self._on_progress = self._wake_fetches  # one bound method, so that a turn calls it once
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
 
     # ------------------------------------------------------------------ leadership
 
-    def lead(self, image: "PartitionImage") -> None:
+    def lead(self, agreed: "AgreedPartition") -> None:
         """Take the role the committed metadata gives (R8: never from local memory)."""
         self._carry_out(
             self.replica.handle(
-                LeadershipGranted(
-                    image.leader_epoch, image.partition_epoch, tuple(image.replicas), tuple(image.in_sync_replicas)
-                )
+                LeadershipGranted(agreed.leader_epoch, agreed.partition_epoch, agreed.replicas, agreed.in_sync_replicas)
             )
         )
 
@@ -94,7 +117,7 @@ class Partition:
             self.is_synced_only = synced_only
             self._carry_out(self.replica.handle(DurabilityChanged(synced_only)))
             if synced_only:
-                self._commits.dirty(self)
+                self._world.commits.dirty(self)
         if min_in_sync_replicas != self.replica.min_in_sync_replicas:
             self._carry_out(self.replica.handle(MinimumChanged(min_in_sync_replicas)))
 
@@ -104,14 +127,14 @@ class Partition:
                 case StartEpoch(epoch, start):
                     self.log.epochs.assign(epoch, start)
                 case HighWatermarkMoved():
-                    self.committed()
+                    self._committed()
                 case _:
                     raise AssertionError(f"an in-sync replica does not ask for {effect}")
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
         """Refuse what only a leader may answer, and requests from another epoch (R2)."""
         if self.offline_reason is not None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+            raise ApiError(self.offline_code, self.offline_reason)
         if current_leader_epoch >= 0:
             if current_leader_epoch < self.replica.leader_epoch:
                 raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -129,37 +152,53 @@ class Partition:
             self.check_leader()
         if acks == -1 and not replica.has_enough_in_sync:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        log = self.log
-        appended = log.append_as_leader(records, replica.leader_epoch, now_ms)
+        world = self._world
+        if not world.space.accepts_records:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, world.space.reason)
+        opened = self.log
+        try:
+            appended = opened.append_as_leader(records, replica.leader_epoch, now_ms)
+        except StorageError as error:
+            raise self._refused_by_disk(error) from error
         if not appended.duplicate:
-            if replica.log_advanced(log.end, log.synced_end):
-                self.committed()
-            if self.is_synced_only or log.needs_sync:
-                self._commits.dirty(self)
+            if replica.log_advanced(opened.end, opened.synced_end):
+                self._committed()
+            if self.is_synced_only or opened.needs_sync:
+                world.commits.dirty(self)
         return appended
+
+    def _refused_by_disk(self, error: StorageError) -> ApiError:
+        if isinstance(error, DiskFullError):
+            self._world.space.write_failed(OSError(ENOSPC, str(error)))
+        else:
+            self._world.disk_failed(error)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def synced(self) -> None:
         """A group commit reached this log."""
         if self.replica.log_advanced(self.log.end, self.log.synced_end):
-            self.committed()
+            self._committed()
 
-    def wait_for(self, offset: int, waiter: CommitWaiter, index: int) -> bool:
-        """Whether `offset` (exclusive) is committed now; if not, the waiter is told when it is."""
-        if self.replica.high_watermark >= offset:
-            return True
+    def must_wait(self, appended: Appended) -> bool:
+        """Whether acks=all can't be answered yet; a duplicate waits exactly like the original (R11)."""
+        if appended.duplicate and not self._world.rules.r11_duplicates_park:
+            return False
+        return self.replica.high_watermark <= appended.last_offset
+
+    def wait_for(self, offset: int, waiter: CommitWaiter, number: int) -> None:
+        """Tell the waiter when everything below `offset` is committed."""
         self._waiter_sequence += 1
-        heappush(self._waiters, (offset, self._waiter_sequence, waiter, index))
-        return False
+        heappush(self._waiters, (offset, self._waiter_sequence, waiter, number))
 
-    def committed(self) -> None:
+    def _committed(self) -> None:
         """The high watermark moved: answer who waited for it."""
         high_watermark = self.replica.high_watermark
         waiters = self._waiters
         while waiters and waiters[0][0] <= high_watermark:
-            _, _, waiter, index = heappop(waiters)
-            waiter.committed(index)
+            _, _, waiter, number = heappop(waiters)
+            waiter.committed(number)
         if self.fetch_waiters:
-            self.wake_fetches(self.on_progress)
+            self._world.soon(self._on_progress)
 
     def _wake_fetches(self) -> None:
         for waiter in list(self.fetch_waiters):
@@ -168,20 +207,36 @@ class Partition:
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Stop for good in this process life: the disk failed, or the topic is gone."""
         self.offline_reason = reason
+        self.offline_code = code
         waiters, self._waiters = self._waiters, []
-        for _, _, waiter, index in waiters:
-            waiter.failed(index, code)
+        for _, _, waiter, number in waiters:
+            waiter.failed(number, code)
         if self.fetch_waiters:
-            self.wake_fetches(self.on_progress)
+            self._world.soon(self._on_progress)
 
     # ------------------------------------------------------------------ reading
+
+    @property
+    def high_watermark(self) -> int:
+        """Below it everything is committed."""
+        return self.replica.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction has ended."""
         return self.log.last_stable_offset(self.replica.high_watermark)
 
-    def read(self, offset: int, max_bytes: int, isolation: int, *, at_least_one: bool) -> Read | None:
-        """Committed batches from `offset` on. R13: above the high watermark but in the log is empty, not an error."""
-        bound = self.last_stable_offset if isolation == READ_COMMITTED else self.replica.high_watermark
-        return self.log.read(offset, max_bytes, upper_bound=bound, min_one_batch=at_least_one)
+    def read(self, offset: int, max_bytes: int, bound: int, *, at_least_one: bool) -> Read | None:
+        """Batches from `offset` to below `bound`. R13: in the log but not below it is empty, not an error."""
+        if not self._world.rules.r13_empty_above_high_watermark and offset > bound:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        try:
+            return self.log.read(offset, max_bytes, upper_bound=bound, min_one_batch=at_least_one)
+        except CorruptionError as error:
+            raise self.quarantine(error) from error
+
+    def quarantine(self, error: CorruptionError) -> ApiError:
+        """Stored bytes are bad: nobody is given them, nothing is deleted, an operator is told (R17)."""
+        log.error("%s is offline, nothing of it is deleted: %s", self, error)
+        self.go_offline(str(error))
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -72,15 +72,21 @@ class Listener(Protocol):
     host: str
     port: int
 
+    def start(self) -> None:
+        """Begin to accept."""
+
     def close(self) -> None:
-        """Accept no more."""
+        """Accept no more. Idempotent."""
 
 
 class Network(Protocol):
     """Connections in and out."""
 
     def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> Listener:
-        """Accept connections (None refuses one); port 0 picks a port. OSError when the address is taken."""
+        """Bind, so that the port is known; `Listener.start` begins to accept (None refuses a connection).
+
+        Port 0 picks a free one. OSError when the address is taken.
+        """
 
     async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> Connection:
         """Connect to a peer; OSError when that fails."""
@@ -89,8 +95,8 @@ class Network(Protocol):
 class Syncer(Protocol):
     """Runs fsync away from the loop."""
 
-    def sync(self, files: Sequence[Syncable], done: Callable[[OSError | None], None]) -> None:
-        """Sync all of them, then call `done` on the loop with the first error, if any."""
+    def sync(self, files: Sequence[Syncable], done: Callable[[Exception | None], None]) -> None:
+        """Sync all of them, then call `done` on the loop with the first OSError or StorageError, if any."""
 
 
 class Entropy(Protocol):

@@ -73,12 +73,13 @@ class Session:
 
     __slots__ = (
         "_node", "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
-        "last_used",
+        "last_used", "listener_name",
     )  # fmt: skip
 
-    def __init__(self, node: "Node", connection: Connection) -> None:
+    def __init__(self, node: "Node", connection: Connection, listener_name: str) -> None:
         self._node = node
         self.connection = connection
+        self.listener_name = listener_name  # clients are told the addresses of the listener they came through
         self.host = connection.peer.rpartition(":")[0]
         self.is_closed = False
         self.last_used = node.clock.now()

@@ -244,7 +244,10 @@ class SocketListener:
         self._socket = sock
         self._accept = accept
         self._loop = network.loop
-        self._loop.add_reader(sock.fileno(), self._acceptable)
+
+    def start(self) -> None:
+        """Begin to accept; what connected meanwhile waits in the kernel's queue."""
+        self._loop.add_reader(self._socket.fileno(), self._acceptable)
 
     def _acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
@@ -282,7 +285,7 @@ class SocketNetwork:
         return SocketConnection(self.loop, sock, peer, self._frame_bytes_max)
 
     def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> SocketListener:
-        """Open a listening port; an empty host means every interface."""
+        """Bind a listening port."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:

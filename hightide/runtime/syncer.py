@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
+from hightide.errors import StorageError
 from hightide.storage.files import Syncable
 
 THREADS = 4
@@ -19,13 +20,13 @@ class _Batch:
 
     __slots__ = ("_done", "_error", "_left", "_lock")
 
-    def __init__(self, count: int, done: Callable[[OSError | None], None]) -> None:
+    def __init__(self, count: int, done: Callable[[Exception | None], None]) -> None:
         self._left = count
         self._done = done
-        self._error: OSError | None = None
+        self._error: Exception | None = None
         self._lock = threading.Lock()
 
-    def finished(self, error: OSError | None) -> Callable[[], None] | None:
+    def finished(self, error: Exception | None) -> Callable[[], None] | None:
         """One file is done; the last one returns the report to make."""
         with self._lock:
             self._left -= 1
@@ -43,7 +44,7 @@ class ThreadSyncer:
         self._queue: SimpleQueue[tuple[Syncable, _Batch] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def sync(self, files: Sequence[Syncable], done: Callable[[OSError | None], None]) -> None:
+    def sync(self, files: Sequence[Syncable], done: Callable[[Exception | None], None]) -> None:
         """Sync them all, then call `done` on the loop."""
         while len(self._threads) < min(THREADS, len(files)):
             thread = threading.Thread(target=self._work, name=f"fsync-{len(self._threads)}", daemon=True)
@@ -66,10 +67,10 @@ class ThreadSyncer:
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
             file, batch = job
-            error: OSError | None = None
+            error: Exception | None = None
             try:
                 file.sync()
-            except OSError as caught:
+            except (OSError, StorageError) as caught:
                 error = caught
             report = batch.finished(error)
             if report is not None:

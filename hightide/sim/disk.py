@@ -273,6 +273,10 @@ class SimulatedDisk:
         self._check_alive()
         return _UNBOUNDED_BYTES if self.capacity is None else max(0, self.capacity - self.used_bytes())
 
+    def total_bytes(self, path: str) -> int:  # noqa: ARG002 - one disk, whatever the path
+        self._check_alive()
+        return _UNBOUNDED_BYTES if self.capacity is None else self.capacity
+
     def modified_ms(self, path: str) -> int:
         self._check_alive()
         return self._file(path).modified_ms

@@ -78,6 +78,9 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int:
         """Bytes that an ordinary write may still use."""
 
+    def total_bytes(self, path: str) -> int:
+        """The size of the file system, used or not."""
+
     def modified_ms(self, path: str) -> int:
         """Wall-clock time of the last modification, in milliseconds."""
 

@@ -8,8 +8,8 @@ its epoch's start (OFFSET_NOT_AVAILABLE), so that an end once told never goes ba
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hightide.errors import ApiError, ErrorCode
-from hightide.node.partitions import READ_COMMITTED, Partition
+from hightide.errors import ApiError, CorruptionError, ErrorCode
+from hightide.node.partitions import Partition
 from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from hightide.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hightide.node.sessions import Request
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+READ_COMMITTED = 1
 CONSUMER = -1  # replica ids below: -2 is the debugging consumer, others are brokers; both see the whole log
 
 
@@ -89,10 +90,13 @@ def _find(partition: Partition, timestamp: int, replica_id: int, isolation: int)
         bound = partition.last_stable_offset if isolation == READ_COMMITTED else partition.replica.high_watermark
     if timestamp == LATEST:
         return Found(bound, NO_TIMESTAMP, partition.replica.leader_epoch)
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(bound)
-    elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp, bound)
-    else:
+    if timestamp < MAX_TIMESTAMP:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            found = log.max_timestamp_offset(bound)
+        else:
+            found = log.offset_for_timestamp(timestamp, bound)
+    except CorruptionError as error:
+        raise partition.quarantine(error) from error
     return NOT_FOUND if found is None else Found(*found)

@@ -1,29 +1,147 @@
 """Produce (0), versions 3-13: the hot path in.
 
-acks=0 is not answered, acks=1 is answered after the leader's write, acks=-1 when the high watermark passed the batch or
-the time is up. A duplicate waits exactly like the original (R11). Each partition has its own result; a refused one never
-keeps another from being written. Versions before 3 are advertised but closed (KAFKA-18659); 13 names topics by id.
+acks=0 is not answered, acks=1 is answered after the leader's write, acks=-1 when the high watermark passed the batch
+or the time is up. A duplicate waits exactly like the original (R11). Each partition has its own result; a refused one
+never keeps another from being written. Versions before 3 are advertised but closed (KAFKA-18659); 13 names topics by
+id. There is no transaction coordinator yet, so transactional batches are refused with INVALID_TXN_STATE.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hightide.errors import ApiError, ErrorCode, InvalidRecordsError, ProtocolError, StorageError
+from hightide.errors import ApiError, ErrorCode, InvalidRecordsError
 from hightide.node.ports import Part
 from hightide.node.sessions import NO_ANSWER, PARKED
 from hightide.wire.produce import (
+    ZSTD_FROM,
     PartitionResult,
-    ProduceHead,
+    Produce,
     decode_produce_request,
     encode_produce_response,
     encode_single_produce_response,
+    uses_zstd,
 )
 
 if TYPE_CHECKING:
     from hightide.node.node import Node
     from hightide.node.partitions import Partition
     from hightide.node.sessions import Request
+    from hightide.storage.log import Appended
 
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+NONE, LEADER, ALL = 0, 1, -1
+_ATTRIBUTES = 22  # the low byte of a batch's attributes
+_TRANSACTIONAL = 0x10
+
+Results = list[tuple[str | bytes, list[PartitionResult]]]
+
+
+def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
+    """Append every partition's records; answer now, later or (acks=0) never."""
+    produce = decode_produce_request(request.body, request.version)
+    node.stats.produces += 1
+    if produce.acks not in (NONE, LEADER, ALL):
+        return _refused(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
+    topics = produce.topics
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        return _handle_one(node, request, produce)
+    return _handle_many(node, request, produce)
+
+
+def _handle_one(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
+    """The ordinary request, one partition, without the objects that several need."""
+    topic, ((index, records),) = produce.topics[0]
+    try:
+        partition, appended = _append(node, request, produce, topic, index, records)
+    except ApiError as error:
+        return _answer_error(node, request, produce, error)
+    acks = produce.acks
+    if acks == ALL and partition.must_wait(appended):
+        result = PartitionResult(index, appended.base_offset, appended.append_time, appended.log_start)
+        parked = ParkedProduce(node, request, [(topic, [result])])
+        parked.expect(partition, 0, result, appended.last_offset + 1)
+        return parked.park(produce.timeout_ms)
+    if acks == NONE:
+        return NO_ANSWER
+    return request.framed(
+        encode_single_produce_response(
+            request.version, topic, index, appended.base_offset, appended.append_time, appended.log_start
+        )
+    )
+
+
+def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
+    results: Results = []
+    parked = ParkedProduce(node, request, results)
+    number = 0
+    for topic, partitions in produce.topics:
+        of_topic: list[PartitionResult] = []
+        results.append((topic, of_topic))
+        for index, records in partitions:
+            result = PartitionResult(index)
+            of_topic.append(result)
+            number += 1
+            try:
+                partition, appended = _append(node, request, produce, topic, index, records)
+            except ApiError as error:
+                fail(node, result, error, topic)
+                continue
+            result.base_offset = appended.base_offset
+            result.append_time = appended.append_time
+            result.log_start = appended.log_start
+            if produce.acks == ALL and partition.must_wait(appended):
+                parked.expect(partition, number, result, appended.last_offset + 1)
+    if parked.is_waiting:
+        return parked.park(produce.timeout_ms)
+    return _answer(request, produce, results)
+
+
+def _append(
+    node: "Node", request: "Request", produce: Produce, topic: str | bytes, index: int, records: memoryview | None
+) -> "tuple[Partition, Appended]":
+    partition = node.partition(topic, index)
+    if not records:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
+    if len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
+    if request.version < ZSTD_FROM and uses_zstd(records):
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 (KIP-110)")
+    node.stats.produced_bytes += len(records)
+    return partition, partition.append(records, produce.acks, node.clock.wall_ms())
+
+
+def fail(node: "Node", result: PartitionResult, error: ApiError, topic: str | bytes) -> None:
+    """Put an error into a result, with a hint at the leader where that helps (KIP-951)."""
+    bad = error.record_errors if isinstance(error, InvalidRecordsError) else ()
+    result.fail(error.code, error.message, bad)
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        leader = node.leader_hint(topic, result.index)
+        if leader is not None:
+            result.leader_id, result.leader_epoch = leader
+
+
+def _answer_error(node: "Node", request: "Request", produce: Produce, error: ApiError) -> Sequence[Part]:
+    topic, ((index, _),) = produce.topics[0]
+    result = PartitionResult(index)
+    fail(node, result, error, topic)
+    return _answer(request, produce, [(topic, [result])])
+
+
+def _answer(request: "Request", produce: Produce, results: Results) -> Sequence[Part]:
+    if produce.acks == NONE:
+        # Nobody reads an answer: closing is the one way to say that something went wrong, and Kafka's way too.
+        if any(result.error_code for _, partitions in results for result in partitions):
+            request.session.connection.close()
+        return NO_ANSWER
+    return request.framed(encode_produce_response(request.version, results))
+
+
+def _refused(request: "Request", produce: Produce, code: ErrorCode) -> Sequence[Part]:
+    """The same error for everything, nothing appended."""
+    results: Results = [(topic, [PartitionResult(index) for index, _ in parts]) for topic, parts in produce.topics]
+    for _, partitions in results:
+        for result in partitions:
+            result.fail(code)
+    return request.framed(encode_produce_response(request.version, results))
 
 
 class ParkedProduce:
@@ -31,32 +149,43 @@ class ParkedProduce:
 
     __slots__ = ("_left", "_node", "_request", "_results", "deadline_slot")
 
-    def __init__(self, node: "Node", request: "Request", results: list[tuple[str | bytes, list[PartitionResult]]]):
+    def __init__(self, node: "Node", request: "Request", results: Results) -> None:
         self._node = node
         self._request = request
         self._results = results
         self._left: dict[int, PartitionResult] = {}
         self.deadline_slot = -1
 
-    def expect(self, index: int, result: PartitionResult) -> None:
-        """One more partition to wait for."""
-        self._left[index] = result
+    def expect(self, partition: "Partition", number: int, result: PartitionResult, offset: int) -> None:
+        """Wait for one partition's high watermark to reach `offset`."""
+        self._left[number] = result
+        partition.wait_for(offset, self, number)
 
-    def committed(self, index: int) -> None:
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any partition is still to be committed."""
+        return bool(self._left)
+
+    def park(self, timeout_ms: int) -> None:
+        """Begin to wait."""
+        self._node.deadlines.add(self, max(0, timeout_ms) / 1000)
+        return PARKED
+
+    def committed(self, number: int) -> None:
         """A partition's batch is committed."""
-        if self._left.pop(index, None) is not None and not self._left:
+        if self._left.pop(number, None) is not None and not self._left:
             self._finish()
 
-    def failed(self, index: int, code: ErrorCode) -> None:
+    def failed(self, number: int, code: ErrorCode) -> None:
         """A partition's batch will not be committed here."""
-        result = self._left.pop(index, None)
+        result = self._left.pop(number, None)
         if result is not None:
             result.fail(code)
             if not self._left:
                 self._finish()
 
     def expired(self) -> None:
-        """Time is up: what is not committed yet may still be later, which the error says."""
+        """Time is up: what is not committed yet may still be later, which REQUEST_TIMED_OUT says."""
         for result in self._left.values():
             result.fail(ErrorCode.REQUEST_TIMED_OUT)
         self._left.clear()

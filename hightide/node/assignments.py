@@ -1,0 +1,150 @@
+"""From committed metadata to open logs: an image changes, and partitions are opened, led, configured or deleted here.
+
+A broker takes its roles from replayed metadata only (R8, C25). Opening a log syncs directories, so a large change is
+carried out partition by partition with the loop's other work in between; `settled` tells when it is done.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hightide.errors import CorruptionError, ErrorCode
+from hightide.metadata.entities import ResourceType
+from hightide.node.config import log_settings
+from hightide.node.partitions import Partition, PartitionWorld
+from hightide.storage.log import Log
+from hightide.types import TopicPartition
+
+if TYPE_CHECKING:
+    from hightide.metadata.entities import Topic
+    from hightide.metadata.image import Delta, Image
+    from hightide.node.node import Node
+
+log = logging.getLogger("hightide.assignments")
+
+
+class Assignments:
+    """The partitions of this node, by topic name and by topic id."""
+
+    def __init__(self, node: "Node", world: PartitionWorld) -> None:
+        self._node = node
+        self._world = world
+        self._queue: list[Callable[[], None]] = []
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self.by_topic: dict[str | bytes, dict[int, Partition]] = {}
+        """Keyed by name and by id alike: requests use either, and text never equals bytes."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic, partitions in self.by_topic.items():
+            if isinstance(topic, bytes):
+                yield from partitions.values()
+
+    # ------------------------------------------------------------------ from the image
+
+    def open_all(self, image: "Image") -> None:
+        """At start: open and recover every log that the last known metadata gives this node. No role yet."""
+        self._node.directory.partitions.remove_deleted()
+        for topic in image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if self._node.settings.node_id in partition.replicas:
+                    self._open(image, topic, index)
+
+    def apply(self, delta: "Delta") -> None:
+        """A newer image was committed; each step looks at the newest one when its turn comes."""
+        for topic in delta.topics_deleted:
+            self._enqueue(partial(self._delete_topic, topic.topic_id))
+        for key in delta.partitions:
+            self._enqueue(partial(self._take_role, key.topic_id, key.partition))
+        for resource in delta.resources:
+            if resource.type is ResourceType.TOPIC:
+                self._enqueue(partial(self._configure, resource.name))
+
+    def configure_all(self) -> None:
+        """The broker's own settings changed, and topics inherit them."""
+        for topic in list(self.by_topic):
+            if isinstance(topic, str):
+                self._enqueue(partial(self._configure, topic))
+
+    async def settled(self) -> None:
+        """Return when every change known now was carried out."""
+        await self._settled.wait()
+
+    def _enqueue(self, step: Callable[[], None]) -> None:
+        self._queue.append(step)
+        if self._settled.is_set():
+            self._settled.clear()
+            self._node.spawn(self._work())
+
+    async def _work(self) -> None:
+        while self._queue:
+            steps, self._queue = self._queue, []
+            for step in steps:
+                step()
+                await asyncio.sleep(0)
+        self._settled.set()
+
+    # ------------------------------------------------------------------ steps
+
+    def _take_role(self, topic_id: bytes, index: int) -> None:
+        """Open the partition if it is new here, then take the role of the newest image, which may be newer still."""
+        image = self._node.image
+        wanted = image.partition(topic_id, index)
+        if wanted is None or self._node.settings.node_id not in wanted.replicas:
+            return
+        partition = self.by_topic.get(topic_id, {}).get(index) or self._open(image, image.topics[topic_id], index)
+        if partition is not None and wanted.leader == self._node.settings.node_id:
+            partition.lead(wanted)
+
+    def _open(self, image: "Image", topic: "Topic", index: int) -> Partition | None:
+        """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17)."""
+        node = self._node
+        settings = node.topic_settings(topic.name, image)
+        key = TopicPartition(topic.name, index)
+        try:
+            path = node.directory.open_partition(key, topic.topic_id, node.entropy.token)
+            facts = node.directory.facts(key, topic.topic_id)
+            opened = Log.open(
+                node.files, path, topic.name, index, topic.topic_id, log_settings(settings),
+                rules=self._world.rules, facts=facts, now_ms=node.clock.wall_ms(),
+            )  # fmt: skip
+        except CorruptionError as error:
+            log.error("%s is offline, nothing of it is deleted: %s", key, error)
+            node.offline[topic.topic_id, index] = str(error)
+            return None
+        partition = Partition(
+            self._world,
+            opened,
+            facts.high_watermark,
+            synced_only=settings.durability == "fsync",
+            min_in_sync_replicas=settings.min_insync_replicas,
+        )
+        # One table under both keys: a partition that is added is seen under both.
+        table = self.by_topic.setdefault(topic.topic_id, {})
+        self.by_topic[topic.name] = table
+        table[index] = partition
+        return partition
+
+    def _configure(self, name: str) -> None:
+        table = self.by_topic.get(name)
+        if table is None or self._node.image.topic_named(name) is None:
+            return
+        settings = self._node.topic_settings(name)
+        for partition in table.values():
+            partition.log.configure(log_settings(settings))
+            partition.configure(
+                synced_only=settings.durability == "fsync", min_in_sync_replicas=settings.min_insync_replicas
+            )
+
+    def _delete_topic(self, topic_id: bytes) -> None:
+        table = self.by_topic.pop(topic_id, {})
+        for partition in table.values():
+            if self.by_topic.get(partition.topic) is table:
+                del self.by_topic[partition.topic]
+            partition.go_offline("the topic was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._world.commits.forget(partition)
+            key = TopicPartition(partition.topic, partition.index)
+            partition.log.delete(self._node.entropy.token(16).hex())
+            self._node.directory.forget(key, topic_id)

@@ -1,0 +1,259 @@
+"""Fetch (1), versions 4-18: the hot path out, for consumers.
+
+Answers at once when `min_bytes` are there, something is wrong or there is nothing to wait for; else when an append
+brings enough or `max_wait_ms` have passed. A parked fetch holds offsets only: files are pinned when the answer is made.
+The first batch is returned whole even where it is larger than the limits (KIP-74). Sessions: KIP-227. Topics by id from
+version 13 on. An offset between the high watermark and the end is empty, not out of range (R13).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from hightide.errors import ApiError, ErrorCode
+from hightide.node.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+)
+from hightide.node.ports import Part
+from hightide.node.sessions import PARKED
+from hightide.storage.files import FileSlice
+from hightide.wire.fetch import Fetch, FetchedRecords, decode_fetch_request, encode_fetch_response
+
+if TYPE_CHECKING:
+    from hightide.node.node import Node
+    from hightide.node.partitions import Partition
+    from hightide.node.sessions import Request
+
+READ_COMMITTED = 1
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2  # sees the log to its end: for tools that compare replicas
+COPIED_BYTES_MAX = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
+
+
+def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
+    """Answer now, or park."""
+    fetch = decode_fetch_request(request.body, request.version)
+    node.stats.fetches += 1
+    try:
+        session, partitions = _session(node, request, fetch)
+    except ApiError as error:
+        parts = encode_fetch_response(request.version, (), session_id=NO_SESSION, error_code=error.code)
+        return request.framed_parts(parts)
+    attempt = FetchAttempt(node, request, fetch, session, partitions)
+    if fetch.max_wait_ms > 0 and not attempt.is_enough():
+        attempt.park()
+        return PARKED
+    return attempt.answer()
+
+
+def _session(node: "Node", request: "Request", fetch: Fetch) -> tuple[FetchSession | None, Iterable[FetchedPartition]]:
+    """The session of this fetch, if any, and the partitions to read in their order."""
+    uses_ids = request.version >= 13
+    now = node.clock.now()
+    if fetch.session_id != NO_SESSION and fetch.session_epoch > INITIAL_EPOCH:
+        session = node.fetch_sessions.continue_session(fetch.session_id, fetch.session_epoch, uses_ids, now)
+        session.update(_asked(fetch), ((topic, index) for topic, indexes in fetch.forgotten for index in indexes))
+        return session, session.partitions.values()
+    if fetch.session_id != NO_SESSION:
+        node.fetch_sessions.close(fetch.session_id)
+    asked = list(_asked(fetch))
+    if fetch.session_epoch == FINAL_EPOCH or not asked:
+        return None, asked
+    created = node.fetch_sessions.create(asked, uses_ids, now)
+    return created, asked
+
+
+def _asked(fetch: Fetch) -> Iterable[FetchedPartition]:
+    for topic, partitions in fetch.topics:
+        for asked in partitions:
+            yield FetchedPartition(
+                topic, asked.partition, asked.fetch_offset, asked.max_bytes, asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )  # fmt: skip
+
+
+class FetchAttempt:
+    """One fetch from its arrival to its answer."""
+
+    __slots__ = (
+        "_fetch", "_is_incremental", "_node", "_partitions", "_request", "_session", "_waits_for", "deadline_slot",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node: "Node",
+        request: "Request",
+        fetch: Fetch,
+        session: FetchSession | None,
+        partitions: Iterable[FetchedPartition],
+    ) -> None:
+        self._node = node
+        self._request = request
+        self._fetch = fetch
+        self._session = session
+        self._is_incremental = session is not None and fetch.session_epoch > INITIAL_EPOCH
+        self._partitions = list(partitions)
+        self._waits_for: list[Partition] = []
+        self.deadline_slot = -1
+
+    # ------------------------------------------------------------------ waiting
+
+    def is_enough(self) -> bool:
+        """Whether an answer is due without waiting: enough bytes, an error, or nothing that could ever come."""
+        wanted = max(1, self._fetch.min_bytes)
+        found = 0
+        for asked in self._partitions:
+            try:
+                partition = self._find(asked)
+                bound = self._bound(partition)
+                offset = asked.fetch_offset
+                if not partition.log.start <= offset <= partition.log.end:
+                    return True
+                if offset < bound:
+                    if wanted > 1:
+                        found += self._available(partition, offset, bound, wanted)
+                    if wanted == 1 or found >= wanted:
+                        return True
+                elif self._diverges(partition, asked) is not None:
+                    return True
+            except ApiError:
+                return True
+        return not self._partitions
+
+    def _available(self, partition: "Partition", offset: int, bound: int, wanted: int) -> int:
+        """Bytes that could be sent, as far as the first segment tells."""
+        read = partition.read(offset, wanted, bound, at_least_one=True)
+        if read is None:
+            return 0
+        read.slice.release()
+        return read.slice.length
+
+    def park(self) -> None:
+        """Wait for the partitions or for the time."""
+        for asked in self._partitions:
+            partition = self._find(asked)
+            partition.fetch_waiters[self.progress] = None
+            self._waits_for.append(partition)
+        self._request.session.closed_callbacks[self._unpark] = None
+        self._node.parked_fetches[self] = None
+        self._node.deadlines.add(self, self._fetch.max_wait_ms / 1000)
+
+    def progress(self) -> None:
+        """One of the partitions moved."""
+        if self.is_enough():
+            self.expired()
+
+    def expired(self) -> None:
+        """Answer with what there is."""
+        self._unpark()
+        self._request.session.closed_callbacks.pop(self._unpark, None)
+        self._request.answer(self.answer())
+
+    def _unpark(self) -> None:
+        self._node.deadlines.remove(self)
+        self._node.parked_fetches.pop(self, None)
+        for partition in self._waits_for:
+            partition.fetch_waiters.pop(self.progress, None)
+        self._waits_for.clear()
+
+    # ------------------------------------------------------------------ reading
+
+    def answer(self) -> Sequence[Part]:
+        """Read every partition within the limits and make the answer."""
+        left = min(self._fetch.max_bytes, self._node.settings.fetch_max_bytes)
+        topics: dict[str | bytes, list[FetchedRecords]] = {}
+        read_something = False
+        for asked in self._partitions:
+            result = self._read(asked, left, at_least_one=not read_something)
+            size = _length(result)
+            if size:
+                read_something = True
+                left -= min(left, size)
+                if self._session is not None:
+                    self._session.served((asked.topic, asked.index))
+            if self._is_said(asked, result, size):
+                topics.setdefault(asked.topic, []).append(result)
+        session_id = NO_SESSION if self._session is None else self._session.identifier
+        parts = encode_fetch_response(self._request.version, list(topics.items()), session_id=session_id)
+        return self._request.framed_parts(parts)
+
+    def _is_said(self, asked: FetchedPartition, result: FetchedRecords, size: int) -> bool:
+        """A session's later answers leave out what the client knows already."""
+        news = asked.say(result.high_watermark, result.log_start_offset)
+        if result.error_code:
+            asked.forget_said()  # after an error the partition is told in full again (R25)
+        return not self._is_incremental or news or bool(size or result.error_code or result.diverging_epoch)
+
+    def _read(self, asked: FetchedPartition, left: int, *, at_least_one: bool) -> FetchedRecords:
+        try:
+            partition = self._find(asked)
+            log = partition.log
+            stable = partition.last_stable_offset
+            diverging = self._diverges(partition, asked)
+            records: bytes | FileSlice = b""
+            aborted = None
+            if diverging is None:
+                limit = min(asked.max_bytes, left)
+                bound = self._bound(partition)
+                read = partition.read(asked.fetch_offset, limit, bound, at_least_one=at_least_one)
+                if read is not None:
+                    records = _small_as_bytes(read.slice)
+                if self._fetch.isolation_level == READ_COMMITTED:
+                    aborted = [] if read is None else log.aborted_transactions(asked.fetch_offset, read.end)
+        except ApiError as error:
+            return FetchedRecords(asked.index, error.code, current_leader=self._leader_hint(asked, error.code))
+        return FetchedRecords(
+            asked.index,
+            high_watermark=partition.replica.high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log.start,
+            records=records,
+            aborted_transactions=aborted,
+            diverging_epoch=diverging,
+        )
+
+    def _find(self, asked: FetchedPartition) -> "Partition":
+        partition = self._node.partition(asked.topic, asked.index)
+        partition.check_leader(asked.current_leader_epoch)
+        if self._fetch.replica_id >= 0:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker replicates this partition")
+        return partition
+
+    def _bound(self, partition: "Partition") -> int:
+        if self._fetch.replica_id == DEBUGGING_CONSUMER:
+            return partition.log.end
+        if self._fetch.isolation_level == READ_COMMITTED:
+            return partition.last_stable_offset
+        return partition.replica.high_watermark
+
+    def _diverges(self, partition: "Partition", asked: FetchedPartition) -> tuple[int, int] | None:
+        """Where the reader's log parts from ours, if it says what it last read (KIP-595)."""
+        if asked.last_fetched_epoch < 0:
+            return None
+        epoch, end = partition.log.end_of_epoch(asked.last_fetched_epoch)
+        if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
+            return epoch, end
+        return None
+
+    def _leader_hint(self, asked: FetchedPartition, code: ErrorCode) -> tuple[int, int] | None:
+        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            return self._node.leader_hint(asked.topic, asked.index)
+        return None
+
+
+def _length(result: FetchedRecords) -> int:
+    records = result.records
+    if isinstance(records, FileSlice):
+        return records.length
+    return len(records) if isinstance(records, bytes) else 0
+
+
+def _small_as_bytes(piece: FileSlice) -> bytes | FileSlice:
+    if piece.length > COPIED_BYTES_MAX:
+        return piece
+    data = piece.read()
+    piece.release()
+    return data

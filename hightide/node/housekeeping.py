@@ -1,0 +1,98 @@
+"""Chores: retention, expired producers, free space, idle connections. Each step is short; long lists are split up."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hightide.node.ports import Timer
+from hightide.storage.retention import RetentionClock
+
+if TYPE_CHECKING:
+    from hightide.node.node import Node
+
+log = logging.getLogger("hightide.housekeeping")
+
+SPACE_SECONDS = 1.0
+FLUSH_SECONDS = 1.0
+EXPIRY_SECONDS = 600.0  # Kafka's producer.id.expiration.check.interval.ms
+
+
+class Housekeeping:
+    """Repeats each chore at its own pace until the node stops."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._clock = RetentionClock(node.clock.wall_ms(), node.clock.now())
+        self._timers: dict[Callable[[], None], Timer] = {}
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Begin."""
+        settings = self._node.settings
+        self._every(SPACE_SECONDS, self._look_at_space)
+        self._every(FLUSH_SECONDS, self._flush)
+        self._every(EXPIRY_SECONDS, self._expire_producers)
+        self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
+        if settings.connections_max_idle_ms > 0:
+            self._every(max(1.0, settings.connections_max_idle_ms / 4000), self._close_idle)
+
+    def stop(self) -> None:
+        """No more chores."""
+        self._is_stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _every(self, seconds: float, chore: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._is_stopped:
+                chore()
+                self._timers[chore] = self._node.clock.call_later(seconds, run)
+
+        self._timers[chore] = self._node.clock.call_later(seconds, run)
+
+    def _look_at_space(self) -> None:
+        space = self._node.directory.space
+        before = space.condition
+        space.check()
+        if space.condition is not before:
+            log.warning("the log directory is %s: %s", space.condition.value, space.reason or "there is room again")
+
+    def _flush(self) -> None:
+        """`flush.ms`: sync logs whose oldest unsynced batch has waited that long."""
+        now_ms = self._node.clock.wall_ms()
+        for partition in self._node.assignments:
+            log = partition.log
+            if 0 <= log.unsynced_since_ms <= now_ms - log.settings.flush_ms:
+                self._node.commits.dirty(partition)
+
+    def _expire_producers(self) -> None:
+        now_ms = self._node.clock.wall_ms()
+        for partition in self._node.assignments:
+            partition.log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
+
+    def _retain(self) -> None:
+        self._node.spawn(self._retain_all())
+
+    async def _retain_all(self) -> None:
+        """Move starts up, checkpoint them, then delete: a half-done deletion is never a gap after a crash."""
+        node = self._node
+        now_ms = self._clock.now_ms(node.clock.wall_ms(), node.clock.now())
+        partitions = [partition for partition in node.assignments if partition.offline_reason is None]
+        for partition in partitions:
+            start = partition.log.plan_retention(now_ms, partition.high_watermark)
+            if start > partition.log.start:
+                partition.log.apply_retention(start)
+            await asyncio.sleep(0)
+        await node.checkpoints.write()
+        for partition in partitions:
+            if partition.offline_reason is None:
+                partition.log.delete_old_segments(node.clock.wall_ms())
+            await asyncio.sleep(0)
+
+    def _close_idle(self) -> None:
+        oldest = self._node.clock.now() - self._node.settings.connections_max_idle_ms / 1000
+        for session in self._node.sessions:
+            if session.is_idle and session.last_used < oldest:
+                session.connection.close()

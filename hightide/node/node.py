@@ -1,0 +1,332 @@
+"""One process: broker and controller, assembled.
+
+Start, in this order: the log directory (whose is it, how was it left), the metadata log replayed into an image, every
+log of that image opened and recovered, a new epoch of the one-voter quorum, this broker's registration with a new
+incarnation, which raises the leader epoch of every partition it leads (R8), and only then the listeners. Stop is the
+reverse: no new requests, answers to those in flight, everything synced, checkpoints, the clean mark.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hightide.errors import ApiError, ErrorCode
+from hightide.metadata.controller import Controller, Registration
+from hightide.metadata.entities import CLUSTER_DEFAULT, Endpoint, ResourceType, Topic
+from hightide.metadata.image import Delta, Image
+from hightide.metadata.settings.topic_values import TopicSettings
+from hightide.node.assignments import Assignments
+from hightide.node.checkpoints import Checkpointed, Checkpoints
+from hightide.node.commits import GroupCommit
+from hightide.node.fetch_sessions import FetchSessions
+from hightide.node.housekeeping import Housekeeping
+from hightide.node.metadata_log import SETTINGS as METADATA_LOG_SETTINGS
+from hightide.node.metadata_log import MetadataLog
+from hightide.node.partitions import Partition, PartitionWorld
+from hightide.node.ports import Connection, Listener, World
+from hightide.node.producer_ids import ProducerIds
+from hightide.node.sessions import Session
+from hightide.node.stats import Stats
+from hightide.node.synced_record import SyncedRecord
+from hightide.node.waiting import Deadlines, Turn
+from hightide.rules import ALL_ON, Rules
+from hightide.storage.directory import LogDirectory
+from hightide.storage.log import Log
+from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+
+if TYPE_CHECKING:
+    from hightide.node.config import Settings
+    from hightide.node.handlers.fetch import FetchAttempt
+
+log = logging.getLogger("hightide.node")
+
+STOP_SECONDS = 5.0  # how long a stop waits for answers in flight
+
+
+class StartError(Exception):
+    """The node can't start, and why, in a sentence for people."""
+
+
+class Node:
+    """A broker with its controller. Handlers get it as their world."""
+
+    def __init__(self, world: World, settings: "Settings", rules: Rules = ALL_ON) -> None:
+        self.settings = settings
+        self.rules = rules
+        self.clock = world.clock
+        self.files = world.files
+        self.entropy = world.entropy
+        self.stats = Stats()
+        self.deadlines = Deadlines(self.clock)
+        self.turn = Turn(self.clock)
+        self.fetch_sessions = FetchSessions(
+            int.from_bytes(self.entropy.token(4)), settings.max_incremental_fetch_session_cache_slots
+        )
+        self.parked_fetches: dict[FetchAttempt, None] = {}
+        self.failed = asyncio.Event()
+        """Set when the log directory is lost: the process ends."""
+        self.listeners: list[Listener] = []
+        self.offline: dict[tuple[bytes, int], str] = {}
+        """Partitions that could not be opened, and why."""
+        self.directory: LogDirectory
+        self.metadata: MetadataLog
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self._world = world
+        self._sessions: dict[Session, None] = {}
+        self._per_host: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+
+    # ------------------------------------------------------------------ start
+
+    async def start(self) -> None:
+        """Be ready for clients when this returns."""
+        settings, world = self.settings, self._world
+        self.directory = LogDirectory.open(
+            world.files, settings.log_directory, node_id=settings.node_id, token=self.entropy.token, rules=self.rules
+        )
+        self._record = SyncedRecord(self.directory.synced_ends, self.clock, world.syncer, self._disk_failed)
+        self.commits = GroupCommit(self.clock, world.syncer, self._record.record, self._disk_failed)
+        self.assignments = Assignments(
+            self,
+            PartitionWorld(
+                settings.node_id,
+                self.commits,
+                self.directory.space,
+                self._disk_failed,
+                self.turn.soon,
+                self.rules,
+            ),
+        )
+        self.checkpoints = Checkpoints(self.directory, self.clock, world.syncer, self._logs, self._disk_failed)
+        self.housekeeping = Housekeeping(self)
+        self._open_metadata_log()
+        self.assignments.open_all(self.image)
+        self.metadata.lead()
+        self._listen()
+        await self._register()
+        await self.assignments.settled()
+        for listener in self.listeners:
+            listener.start()
+        self.checkpoints.start()
+        self.housekeeping.start()
+
+    def _open_metadata_log(self) -> None:
+        key = TopicPartition(METADATA_TOPIC, 0)
+        path = self.directory.open_partition(key, METADATA_TOPIC_ID, self.entropy.token)
+        opened = Log.open(
+            self.files, path, METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_SETTINGS,
+            rules=self.rules, facts=self.directory.facts(key, METADATA_TOPIC_ID), now_ms=self.clock.wall_ms(),
+        )  # fmt: skip
+        self.metadata = MetadataLog(
+            opened,
+            Controller(self.settings),
+            self.settings.node_id,
+            self.files,
+            self.clock,
+            self.commits,
+            self._publish,
+            self.rules,
+        )
+        self.metadata.replay()
+        self._take_dynamic_settings(self.image)
+
+    def _listen(self) -> None:
+        for address in self.settings.listener_addresses():
+            try:
+                self.listeners.append(self._world.network.listen(address.host, address.port, partial(self._accept, address.name)))
+            except OSError as error:
+                for listener in self.listeners:
+                    listener.close()
+                raise StartError(f"can't listen on {address}: {error.strerror or error}") from error
+
+    def endpoints(self) -> list[Endpoint]:
+        """What clients are told: the advertised addresses, with the real port where 0 was asked for."""
+        ports = {
+            address.name: listener.port
+            for address, listener in zip(self.settings.listener_addresses(), self.listeners, strict=True)
+        }
+        return [
+            Endpoint(address.name, address.host, address.port or ports[address.name])
+            for address in self.settings.advertised_addresses()
+        ]
+
+    async def _register(self) -> None:
+        """R8: a new incarnation fences the old one, and takes no role before its registration is replayed."""
+        registration = Registration(
+            broker_id=self.settings.node_id,
+            incarnation_id=self.entropy.token(16),
+            directory_id=self.directory.identity.directory_id,
+            endpoints=self.endpoints(),
+            rack=self.settings.broker_rack,
+        )
+        broker_epoch = await self.metadata.propose(lambda controller: controller.register_broker(registration))
+        self.directory.store_broker_epoch(broker_epoch)
+        self.directory.acknowledge_unclean()
+        await self.metadata.propose(lambda controller: controller.unfence_broker(self.settings.node_id, broker_epoch))
+
+    # ------------------------------------------------------------------ stop
+
+    async def stop(self) -> None:
+        """Answer what is in flight, sync everything, and leave the clean mark."""
+        self._is_stopping = True
+        for listener in self.listeners:
+            listener.close()
+        for fetch in list(self.parked_fetches):
+            fetch.expired()
+        for session in list(self._sessions):
+            session.stop()
+        await self._quiet()
+        self.checkpoints.stop()
+        self.housekeeping.stop()
+        self._record.stop()
+        self.deadlines.close()
+        for member in self._logs():
+            member.log.close(clean=True)
+        self.checkpoints.write_now()
+        self.directory.close(clean=True)
+
+    async def _quiet(self) -> None:
+        """Wait until every session has its answers and no sync is under way, but not for ever."""
+        deadline = self.clock.now() + STOP_SECONDS
+        while self.clock.now() < deadline:
+            if not self._sessions and self.commits.is_idle and self._record.is_idle and self.checkpoints.is_idle:
+                return
+            moment = asyncio.get_running_loop().create_future()
+            self.clock.call_later(0.005, _resolve, moment)
+            await moment
+        log.warning("stopping with %d connections still waiting", len(self._sessions))
+
+    def _disk_failed(self, error: Exception) -> None:
+        """R10: a failed sync or checkpoint is final. The metadata log is in this directory, so the process ends."""
+        reason = f"the log directory {self.settings.log_directory} failed: {error}"
+        self.directory.space.take_offline(reason)
+        log.critical("%s; nothing more is written, the process ends", reason)
+        for partition in self.assignments:
+            partition.go_offline(reason)
+        self.metadata.fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+        self.failed.set()
+
+    # ------------------------------------------------------------------ connections
+
+    def _accept(self, listener_name: str, connection: Connection) -> Session | None:
+        session = Session(self, connection, listener_name)
+        settings = self.settings
+        if (
+            self._is_stopping
+            or len(self._sessions) >= settings.max_connections
+            or self._per_host[session.host] >= settings.max_connections_per_ip
+        ):
+            self.stats.connections_refused += 1
+            return None
+        self.stats.connections_accepted += 1
+        self._sessions[session] = None
+        self._per_host[session.host] += 1
+        return session
+
+    def session_closed(self, session: Session) -> None:
+        """A session ended."""
+        if self._sessions.pop(session, session) is None:
+            self._per_host[session.host] -= 1
+            if not self._per_host[session.host]:
+                del self._per_host[session.host]
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All open sessions now."""
+        return list(self._sessions)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something to its end; bounded, because a connection that waits for it is not read further."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.stats.unexpected_errors += 1
+            log.error("an unexpected error", exc_info=task.exception())
+
+    # ------------------------------------------------------------------ metadata
+
+    @property
+    def image(self) -> Image:
+        """What the cluster agreed on, as far as it is committed."""
+        return self.metadata.image
+
+    def _publish(self, image: Image, delta: Delta) -> None:
+        """A newer image is committed."""
+        if any(resource.type is ResourceType.BROKER for resource in delta.resources):
+            self._take_dynamic_settings(image)
+            self.assignments.configure_all()
+        self.assignments.apply(delta)
+
+    def _take_dynamic_settings(self, image: Image) -> None:
+        self.settings = self.settings.with_dynamic(
+            image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT),
+            image.settings_of(ResourceType.BROKER, str(self.settings.node_id)),
+        )
+
+    async def _allocate_producer_ids(self) -> tuple[int, int]:
+        block: tuple[int, int] = await self.metadata.propose(
+            lambda controller: controller.allocate_producer_ids(self.settings.node_id)
+        )
+        return block
+
+    def topic_overrides(self, name: str) -> Mapping[str, str]:
+        """The settings that were made for one topic; ApiError when there is none of that name."""
+        if self.image.topic_named(name) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.image.settings_of(ResourceType.TOPIC, name)
+
+    def topic_settings(self, name: str, image: Image | None = None) -> TopicSettings:
+        """What counts for one topic now."""
+        return TopicSettings((image or self.image).settings_of(ResourceType.TOPIC, name), self.settings)
+
+    # ------------------------------------------------------------------ partitions
+
+    def partition(self, topic: str | bytes, index: int) -> Partition:
+        """A partition of this node by its topic's name or id; ApiError when it is not here."""
+        table = self.assignments.by_topic.get(topic)
+        if table is not None:
+            partition = table.get(index)
+            if partition is not None:
+                return partition
+        raise self._missing(topic, index)
+
+    def _missing(self, topic: str | bytes, index: int) -> ApiError:
+        agreed = self._topic(topic)
+        if agreed is None:
+            return ApiError(
+                ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        if not 0 <= index < len(agreed.partitions):
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        reason = self.offline.get((agreed.topic_id, index))
+        if reason is not None:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def leader_hint(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
+        """Who leads a partition and since which epoch, for a client that asked the wrong broker."""
+        agreed = self._topic(topic)
+        if agreed is None or not 0 <= index < len(agreed.partitions):
+            return None
+        partition = agreed.partitions[index]
+        return partition.leader, partition.leader_epoch
+
+    def _topic(self, topic: str | bytes) -> Topic | None:
+        return self.image.topics.get(topic) if isinstance(topic, bytes) else self.image.topic_named(topic)
+
+    def _logs(self) -> Iterator[Checkpointed]:
+        yield self.metadata
+        yield from self.assignments
+
+
+def _resolve(moment: "asyncio.Future[None]") -> None:
+    if not moment.done():
+        moment.set_result(None)
