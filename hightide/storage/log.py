@@ -19,7 +19,7 @@ from hightide.limits import VERIFIED_BATCHES_PER_READ, VERIFIED_BYTES_PER_READ
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import parent_of
 from hightide.storage.files import File, Files, FileSlice, Syncable
-from hightide.storage.index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
+from hightide.storage.index import OFFSET_ENTRY_BYTES
 from hightide.storage.recovery import RecoveredLog, apply_batch, recover
 from hightide.storage.retention import plan_start
 from hightide.storage.scanning import BadBatchError, Chain, StoredBatch, verified_from
@@ -33,6 +33,8 @@ from hightide.wire.checksum import crc32c
 from hightide.wire.compression import Codec
 from hightide.wire.records import BatchHeader, iterate_headers, patch_offsets
 from hightide.wire.validation import ProducePolicy, checked_batches, validate_for_produce
+
+_new_tuple = tuple.__new__
 
 __all__ = ["Appended", "Log", "Read", "SyncPlan"]
 
@@ -58,8 +60,8 @@ class Log:
     """One replica of one partition on disk. `open` it; nothing else makes one."""
 
     __slots__ = (
-        "_active", "_bases", "_condemned", "_directory_changes", "_directory_synced", "_files", "_index_entries_max",
-        "_loaded", "_parent_changed", "_policy", "_rules", "_segments", "_unsynced_indexes", "directory", "doubtful",
+        "_active", "_bases", "_condemned", "_directory_changes", "_directory_synced", "_files", "_index_interval_bytes",
+        "_loaded", "_parent_changed", "_policy", "_rules", "_segment_bytes", "_segments", "_unsynced_indexes", "directory", "doubtful",
         "end", "epochs", "failure", "partition", "producers", "settings", "start", "synced_end", "topic", "topic_id",
         "truncation_generation", "unsynced_since_ms",
     )  # fmt: skip
@@ -158,8 +160,9 @@ class Log:
             timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
             timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
         )
-        self._index_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
-        self._set_roll_time(self._active, self._active.first_timestamp)
+        self._segment_bytes = settings.segment_bytes
+        self._index_interval_bytes = settings.index_interval_bytes
+        self._set_limits(self._active, self._active.first_timestamp)
 
     @property
     def size_bytes(self) -> int:
@@ -199,11 +202,22 @@ class Log:
         patch_offsets(batch, 0, base, leader_epoch)
         if has_producer and not self._rules.r11_producer_state_after_append:
             producers.apply(header, base, timestamp)
-        segment = self._writable(len(batch), last, timestamp, now_ms)
+        length = len(batch)
+        segment = self._active
+        position = segment.size
+        if (
+            not position
+            or position + length > self._segment_bytes
+            or timestamp > segment.roll_after_ms
+            or timestamp < 0
+            or last > segment.last_offset_max
+        ):
+            segment = self._writable(length, last, timestamp, now_ms)
         try:
-            segment.append(batch, base, last, timestamp, self.settings.index_interval_bytes)
+            segment.file.write_at(batch, segment.size)
         except OSError as error:
             self._append_failed(error)
+        segment.note(base, last, length, timestamp, self._index_interval_bytes)
         self.end = last + 1
         if leader_epoch != epochs.latest:
             epochs.assign(leader_epoch, base)
@@ -211,7 +225,8 @@ class Log:
             producers.apply(header, base, timestamp)
         if self.unsynced_since_ms < 0:
             self.unsynced_since_ms = now_ms
-        return Appended(base, last, timestamp if self._policy.append_time else NO_TIMESTAMP, self.start, False)
+        append_time = timestamp if self._policy.append_time else NO_TIMESTAMP
+        return _new_tuple(Appended, (base, last, append_time, self.start, False))
 
     def _append_own(self, data: memoryview, leader_epoch: int, now_ms: int) -> Appended:
         batches = checked_batches(data)
@@ -249,13 +264,12 @@ class Log:
 
     def _append_placed(self, data: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int) -> None:
         """Write batches that have their offsets: as many at once as fit the segment, each whole in one."""
-        interval = self.settings.index_interval_bytes
         count = len(batches)
         first = 0
         while first < count:
             start, header = batches[first]
             segment = self._writable(header.size, header.last_offset, header.max_timestamp, now_ms)
-            room = self.settings.segment_bytes - segment.size
+            room = self._segment_bytes - segment.size
             following = first + 1
             stop = start + header.size
             while following < count and stop + batches[following][1].size - start <= room:
@@ -266,16 +280,16 @@ class Log:
             except OSError as error:
                 self._append_failed(error)
             for position, header in batches[first:following]:
-                self._placed(segment, StoredBatch(segment.size, header, data, position), interval)
+                self._placed(segment, StoredBatch(segment.size, header, data, position))
             first = following
         if self.unsynced_since_ms < 0:
             self.unsynced_since_ms = now_ms
 
-    def _placed(self, segment: Segment, batch: StoredBatch, interval: int) -> None:
+    def _placed(self, segment: Segment, batch: StoredBatch) -> None:
         """A batch is written: let everyone know (R11)."""
         header = batch.header
         epoch, base = header.partition_leader_epoch, header.base_offset
-        segment.note(base, header.last_offset, header.size, header.max_timestamp, interval)
+        segment.note(base, header.last_offset, header.size, header.max_timestamp, self._index_interval_bytes)
         self.end = header.next_offset
         if epoch != self.epochs.latest:
             # An epoch without records of its own may stand at the end; what the leader wrote there wins.
@@ -289,25 +303,19 @@ class Log:
         size = segment.size
         when = timestamp if timestamp >= 0 else now_ms
         if size:
-            if (
-                size + length > self.settings.segment_bytes
-                or when > segment.roll_after_ms
-                or last - segment.base > RELATIVE_OFFSET_MAX
-                or len(segment.index) >= self._index_entries_max
-            ):
+            if size + length > self._segment_bytes or when > segment.roll_after_ms or last > segment.last_offset_max:
                 self.roll()
                 segment = self._active
             else:
                 return segment
-        if length > self.settings.segment_bytes:
-            raise ApiError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{length} bytes, a segment has {self.settings.segment_bytes}"
-            )
-        self._set_roll_time(segment, when)
+        if length > self._segment_bytes:
+            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{length} bytes, a segment has {self._segment_bytes}")
+        self._set_limits(segment, when)
         return segment
 
-    def _set_roll_time(self, segment: Segment, first_timestamp: int) -> None:
+    def _set_limits(self, segment: Segment, first_timestamp: int) -> None:
         settings = self.settings
+        segment.index_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
         segment.first_timestamp = first_timestamp
         segment.roll_after_ms = max(first_timestamp, 0) + settings.segment_ms
         jitter = min(settings.segment_jitter_ms, settings.segment_ms)
@@ -573,7 +581,7 @@ class Log:
         self.end = end
         self.start = min(self.start, end)
         self.synced_end = min(self.synced_end, end)
-        self._set_roll_time(self._active, self._active.first_timestamp)
+        self._set_limits(self._active, self._active.first_timestamp)
 
     # ------------------------------------------------------------------ cutting the start
 

@@ -14,7 +14,7 @@ from hightide.errors import CorruptionError
 from hightide.limits import BOUNDARIES_REMEMBERED, RECENT_BATCHES_REMEMBERED, VERIFIED_RANGES_REMEMBERED
 from hightide.storage.checkpoints import read_file
 from hightide.storage.files import File, Files
-from hightide.storage.index import OffsetIndex, TimeIndex
+from hightide.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from hightide.storage.scanning import BadBatchError, header_at, headers_from, verified_from
 from hightide.storage.seal import Seal
 from hightide.storage.transaction_index import TransactionIndex
@@ -42,8 +42,9 @@ class Segment:
 
     __slots__ = (
         "_boundaries", "_files", "_index", "_path", "_seal", "_times", "_transactions", "_verified", "base", "end",
-        "file", "first_timestamp", "max_timestamp", "max_timestamp_offset", "pins", "recent_offsets",
-        "recent_positions", "removed", "roll_after_ms", "size", "unindexed_bytes", "verified_start",
+        "file", "first_timestamp", "index_entries_max", "last_offset_max", "max_timestamp", "max_timestamp_offset",
+        "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "size", "unindexed_bytes",
+        "verified_start",
     )  # fmt: skip
 
     base: int
@@ -51,6 +52,8 @@ class Segment:
     """From this position on, this process wrote or scanned the bytes itself."""
     roll_after_ms: int
     """A batch with a later timestamp goes into the next segment (segment.ms)."""
+    last_offset_max: int
+    """A batch that ends later goes into the next segment: its offset would not fit the indexes, or they are full."""
     recent_offsets: list[int]
     """Base offsets of the newest batches, without gaps between them up to the end; their positions run beside."""
 
@@ -65,6 +68,8 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = NO_OFFSET
         self.roll_after_ms = 0
+        self.last_offset_max = base + RELATIVE_OFFSET_MAX
+        self.index_entries_max = RELATIVE_OFFSET_MAX
         self.unindexed_bytes = 0
         self.pins = 0
         self.removed = False
@@ -85,19 +90,17 @@ class Segment:
 
     # ------------------------------------------------------------------ writing
 
-    def append(self, data: bytes | bytearray | memoryview, base: int, last: int, timestamp: int, interval: int) -> None:
-        """Write one batch at the end. OSError leaves everything as it was, but for bytes behind `size`."""
-        self.file.write_at(data, self.size)
-        self.note(base, last, len(data), timestamp, interval)
-
     def note(self, base: int, last: int, length: int, timestamp: int, interval: int) -> None:
-        """A batch of `length` bytes is in the file at `size`: let the end and the indexes know."""
+        """A batch of `length` bytes was written to the file at `size`: let the end and the indexes know."""
         position = self.size
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last
         if self.unindexed_bytes > interval:
-            self.index.append(last - self.base, position)
+            index = self.index
+            index.append(last - self.base, position)
+            if len(index) >= self.index_entries_max:
+                self.last_offset_max = NO_OFFSET
             if self.max_timestamp_offset >= 0:
                 self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base)
             self.unindexed_bytes = length
