@@ -29,13 +29,16 @@ class Checkpointed(Protocol):
 
 
 class _Write:
-    """One set of offsets on its way to disk, as something a Syncer takes."""
+    """One set of offsets on its way to disk, as something a Syncer takes.
+
+    They are remembered on the loop, at once, so that a truncation or deletion before the write has the last word.
+    """
 
     def __init__(self, directory: LogDirectory, logs: Iterable[Checkpointed]) -> None:
         self._directory = directory
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
+        recovery_points: dict[TopicPartition, int] = {}
+        high_watermarks: dict[TopicPartition, int] = {}
+        log_starts: dict[TopicPartition, int] = {}
         histories = EPOCH_HISTORIES_PER_WRITE
         for member in logs:
             log = member.log
@@ -45,17 +48,14 @@ class _Write:
                 histories -= 1
                 log.write_checkpoints()
             if not log.epochs.unwritten:
-                self._recovery_points[key] = log.synced_end
-            self._high_watermarks[key] = min(member.high_watermark, log.synced_end)
-            self._log_starts[key] = log.start
+                recovery_points[key] = log.synced_end
+            high_watermarks[key] = min(member.high_watermark, log.synced_end)
+            log_starts[key] = log.start
+        directory.remember(recovery_points=recovery_points, high_watermarks=high_watermarks, log_starts=log_starts)
 
     def sync(self) -> None:
         """Write them all."""
-        self._directory.checkpoint(
-            recovery_points=self._recovery_points,
-            high_watermarks=self._high_watermarks,
-            log_starts=self._log_starts,
-        )
+        self._directory.write_checkpoints()
 
 
 class Checkpoints:

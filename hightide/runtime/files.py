@@ -6,6 +6,7 @@ directories. Descriptors are close-on-exec, so that helper processes inherit non
 
 import errno
 import os
+from threading import Lock
 
 from hightide.storage.files import File
 
@@ -135,6 +136,10 @@ class OsFiles:
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize
 
+    def capacity_bytes(self, path: str) -> tuple[int, int]:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
@@ -145,3 +150,6 @@ class OsFiles:
                 return file.read().strip()
         except OSError:
             return ""
+
+    def mutex(self) -> Lock:
+        return Lock()

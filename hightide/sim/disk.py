@@ -11,6 +11,7 @@ the same disk.
 import errno
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from random import Random
@@ -277,12 +278,19 @@ class SimulatedDisk:
         self._check_alive()
         return _UNBOUNDED_BYTES if self.capacity is None else self.capacity
 
+    def capacity_bytes(self, path: str) -> tuple[int, int]:
+        free = self.free_bytes(path)
+        return (self.used_bytes() + free if self.capacity is None else self.capacity), free
+
     def modified_ms(self, path: str) -> int:
         self._check_alive()
         return self._file(path).modified_ms
 
     def boot_id(self) -> str:
         return f"boot-{self.boots}"
+
+    def mutex(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     # What open files ask.
 

@@ -138,9 +138,9 @@ class OffsetCheckpoint:
 
     def write(self) -> None:
         """Make the file say what memory says, durably when this returns; nothing to do when it does already."""
-        if self.offsets == self._written:
-            return
         offsets = dict(self.offsets)
+        if offsets == self._written:
+            return
         lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
         write_atomically(self._files, self.path, format_lines(lines), self._rules)
         self._written = offsets

@@ -7,7 +7,7 @@ directory must have and lacks, or that can't be read, stop the start by name: no
 """
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
 from hightide.errors import CorruptionError, StorageError
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class LogDirectory:
-    """An opened log directory. Blocking: opening, closing, `checkpoint` and `lower` sync in the caller's thread."""
+    """An opened log directory. Opening, closing, `lower` and `write_checkpoints` sync in the caller's thread."""
 
     identity: Identity
     state: State
@@ -68,6 +68,7 @@ class LogDirectory:
         self._high_watermarks = OffsetCheckpoint(files, f"{path}/{HIGH_WATERMARKS_FILE}", rules)
         self._log_starts = OffsetCheckpoint(files, f"{path}/{LOG_STARTS_FILE}", rules)
         self._checkpoints = (self._recovery_points, self._high_watermarks, self._log_starts)
+        self._mutex = files.mutex()
 
     # The life of a directory.
 
@@ -133,7 +134,7 @@ class LogDirectory:
         return SyncedEnds.open(self.files, f"{self.path}/{SYNCED_ENDS_FILE}", self._rules)
 
     def close(self, *, clean: bool) -> None:
-        """The logs are closed. `clean`: all of them are synced, and their offsets were given to `checkpoint`."""
+        """The logs are closed. `clean`: all of them are synced, and their offsets were written."""
         if clean and self.space.condition is not Condition.OFFLINE:
             self._guarded(self.synced_ends.sync)
             self._guarded(self._write_clean_mark)
@@ -188,14 +189,14 @@ class LogDirectory:
             log_start=self._log_starts.offsets.get(partition, 0),
         )
 
-    def checkpoint(
+    def remember(
         self,
         *,
         recovery_points: Mapping[TopicPartition, int] | None = None,
         high_watermarks: Mapping[TopicPartition, int] | None = None,
         log_starts: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Remember these offsets, durably; logs that are not named keep theirs.
+        """What `write_checkpoints` will write; logs that are not named keep theirs.
 
         A recovery point is never above what is synced with its epoch history; a high watermark is min(HW, own synced
         end).
@@ -203,6 +204,15 @@ class LogDirectory:
         for checkpoint, offsets in zip(self._checkpoints, (recovery_points, high_watermarks, log_starts), strict=True):
             if offsets is not None:
                 checkpoint.offsets.update(offsets)
+
+    def write_checkpoints(self) -> None:
+        """Make the files say what is remembered now, durably. The one thing here that any thread may do.
+
+        It writes what is remembered when it runs, never what was when it was asked for: a truncation or deletion
+        since then has the last word.
+        """
+        with self._mutex:
+            for checkpoint in self._checkpoints:
                 self._guarded(checkpoint.write)
 
     def lower(self, partition: TopicPartition, topic_id: bytes, generation: int, offset: int) -> None:
@@ -212,26 +222,29 @@ class LogDirectory:
         """
         key = PartitionKey(topic_id, partition.partition)
         self._guarded(lambda: self.synced_ends.lower(key, generation, offset))
+        lowered = False
         for checkpoint in self._checkpoints:
             if checkpoint.offsets.get(partition, 0) > offset:
                 checkpoint.offsets[partition] = offset
-                self._guarded(checkpoint.write)
+                lowered = True
+        if lowered:
+            self.write_checkpoints()
 
     def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
         """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake."""
         if self.partitions.topic_id(partition) != topic_id:
-            self.forget([(partition, topic_id)])
-            for checkpoint in self._checkpoints:
-                if checkpoint.names(partition):
-                    self._guarded(checkpoint.write)
+            self.forget(partition, topic_id)
+            with self._mutex:
+                for checkpoint in self._checkpoints:
+                    if checkpoint.names(partition):
+                        self._guarded(checkpoint.write)
         return self._guarded(lambda: self.partitions.open(partition, topic_id, token(16).hex()))
 
-    def forget(self, partitions: Iterable[tuple[TopicPartition, bytes]]) -> None:
-        """These logs are deleted; the files follow with the next checkpoint."""
-        for partition, topic_id in partitions:
-            self.synced_ends.forget(PartitionKey(topic_id, partition.partition))
-            for checkpoint in self._checkpoints:
-                checkpoint.offsets.pop(partition, None)
+    def forget(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """The log is deleted; the files follow with the next checkpoint."""
+        self.synced_ends.forget(PartitionKey(topic_id, partition.partition))
+        for checkpoint in self._checkpoints:
+            checkpoint.offsets.pop(partition, None)
 
     # Writing what may use the reserve.
 

@@ -5,6 +5,7 @@ tears writes, forgets renames, flips bits and fails. Whoever calls decides about
 Paths are strings with "/" and are relative to nothing: the caller joins them. Errors are `OSError`s with their errno.
 """
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 
@@ -78,6 +79,9 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int:
         """Bytes that an ordinary write may still use."""
 
+    def capacity_bytes(self, path: str) -> tuple[int, int]:
+        """Bytes of the whole volume, and those still free: what DescribeLogDirs reports."""
+
     def total_bytes(self, path: str) -> int:
         """The size of the file system, used or not."""
 
@@ -86,6 +90,9 @@ class Files(Protocol):
 
     def boot_id(self) -> str:
         """Names one life of the operating system: equal ids mean the page cache survived."""
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """What keeps two threads of this world apart; a world without threads needs nothing."""
 
 
 class FileSlice:

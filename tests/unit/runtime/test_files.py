@@ -121,7 +121,9 @@ def test_a_removed_file_stays_readable_while_open(files: OsFiles, tmp_path: Path
 
 
 def test_facts_of_the_machine(files: OsFiles, tmp_path: Path) -> None:
-    assert files.free_bytes(str(tmp_path)) > 0
+    total, usable = files.capacity_bytes(str(tmp_path))
+    assert 0 < files.free_bytes(str(tmp_path)) < total
+    assert 0 < usable < total
     path = tmp_path / "f"
     path.touch()
     os.utime(path, ns=(0, 1_234_567_000_000))

@@ -173,6 +173,7 @@ def test_a_full_disk_takes_what_fits_and_says_so() -> None:
     file = disk.open("log", create=True)
     file.write_at(b"12345678", 0)
     assert disk.free_bytes("") == 2
+    assert disk.capacity_bytes("") == (10, 2)
     with pytest.raises(OSError, match="No space left") as caught:
         file.write_at(b"abcd", 8)
     assert caught.value.errno == errno.ENOSPC

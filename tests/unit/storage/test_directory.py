@@ -44,6 +44,11 @@ def opened(
     )
 
 
+def checkpoint(directory: LogDirectory, **offsets: dict[TopicPartition, int]) -> None:
+    directory.remember(**offsets)
+    directory.write_checkpoints()
+
+
 def power_lost(disk: SimulatedDisk) -> None:
     disk.power_loss(0, (LOST,))
 
@@ -96,7 +101,7 @@ def test_a_damaged_file_of_the_directory_is_refused_by_name(name: str, damage: s
     disk = SimulatedDisk()
     directory = opened(disk)
     directory.open_partition(ORDERS, ORDERS_ID, token)
-    directory.checkpoint(recovery_points={ORDERS: 5}, high_watermarks={ORDERS: 5}, log_starts={ORDERS: 1})
+    checkpoint(directory, recovery_points={ORDERS: 5}, high_watermarks={ORDERS: 5}, log_starts={ORDERS: 1})
     disk.kill()
     path = f"data/d/{name}"
     data = disk.image()[path]
@@ -114,7 +119,7 @@ def test_a_damaged_file_of_the_directory_is_refused_by_name(name: str, damage: s
 
 def test_every_flipped_bit_of_a_checkpoint_is_noticed() -> None:
     disk = SimulatedDisk()
-    opened(disk).checkpoint(recovery_points={ORDERS: 500, TopicPartition("t", 0): 7})
+    checkpoint(opened(disk), recovery_points={ORDERS: 500, TopicPartition("t", 0): 7})
     disk.kill()
     path = f"data/d/{RECOVERY_POINTS_FILE}"
     for position in range(len(disk.image()[path])):
@@ -198,10 +203,10 @@ def test_an_unclean_close_leaves_no_mark() -> None:
 def test_offsets_are_remembered_durably() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
-    directory.checkpoint(recovery_points={ORDERS: 10}, high_watermarks={ORDERS: 12}, log_starts={ORDERS: 3})
+    checkpoint(directory, recovery_points={ORDERS: 10}, high_watermarks={ORDERS: 12}, log_starts={ORDERS: 3})
     directory.synced_ends.record(KEY, 0, 15)
     directory.synced_ends.sync()
-    directory.checkpoint(high_watermarks={TopicPartition("other", 0): 1})
+    checkpoint(directory, high_watermarks={TopicPartition("other", 0): 1})
     power_lost(disk)
     facts = opened(disk).facts(ORDERS, ORDERS_ID)
     assert (facts.recovery_point, facts.high_watermark, facts.log_start) == (10, 12, 3)
@@ -210,10 +215,24 @@ def test_offsets_are_remembered_durably() -> None:
     assert disk.image()[f"data/d/{RECOVERY_POINTS_FILE}"].split() == b"0 1 orders 3 10".split()
 
 
+def test_a_checkpoint_that_is_written_late_does_not_undo_what_happened_since() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    other = TopicPartition("other", 0)
+    directory.remember(recovery_points={ORDERS: 100, other: 100})
+    directory.lower(ORDERS, ORDERS_ID, 1, 50)
+    directory.forget(other, OTHER_ID)
+    directory.write_checkpoints()
+    power_lost(disk)
+    directory = opened(disk)
+    assert directory.facts(ORDERS, ORDERS_ID).recovery_point == 50
+    assert directory.facts(other, OTHER_ID).recovery_point == 0
+
+
 def test_a_truncation_first_lowers_every_promise() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
-    directory.checkpoint(recovery_points={ORDERS: 10}, high_watermarks={ORDERS: 12}, log_starts={ORDERS: 3})
+    checkpoint(directory, recovery_points={ORDERS: 10}, high_watermarks={ORDERS: 12}, log_starts={ORDERS: 3})
     directory.synced_ends.record(KEY, 0, 15)
     directory.synced_ends.sync()
     directory.lower(ORDERS, ORDERS_ID, 1, 11)
@@ -226,8 +245,8 @@ def test_a_recreated_topic_inherits_no_offsets() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
     directory.open_partition(ORDERS, ORDERS_ID, token)
-    directory.checkpoint(recovery_points={ORDERS: 10}, high_watermarks={ORDERS: 12}, log_starts={ORDERS: 3})
-    directory.forget([(ORDERS, ORDERS_ID)])
+    checkpoint(directory, recovery_points={ORDERS: 10}, high_watermarks={ORDERS: 12}, log_starts={ORDERS: 3})
+    directory.forget(ORDERS, ORDERS_ID)
     disk.rename("data/d/orders-3", "data/d/orders-3.x-delete")
     directory.open_partition(ORDERS, OTHER_ID, token)
     power_lost(disk)
@@ -322,7 +341,7 @@ def test_a_full_disk_refuses_records_and_gives_its_reserve_to_checkpoints() -> N
     disk = SimulatedDisk(capacity=256 * KIB)
     directory = opened(disk)
     disk.open("data/filler", create=True).write_at(bytes(disk.free_bytes("")), 0)
-    directory.checkpoint(recovery_points={ORDERS: 10})
+    checkpoint(directory, recovery_points={ORDERS: 10})
     assert directory.space.condition is Condition.READ_ONLY
     assert not directory.space.accepts_records
     assert "full" in directory.space.reason
@@ -368,10 +387,10 @@ def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
     directory = opened(disk)
     disk.fail("sync", f"*{RECOVERY_POINTS_FILE}*", code=errno.EIO)
     with pytest.raises(StorageError, match="Input/output error"):
-        directory.checkpoint(recovery_points={ORDERS: 10})
+        checkpoint(directory, recovery_points={ORDERS: 10})
     assert directory.space.condition is Condition.OFFLINE
     with pytest.raises(StorageError, match="Input/output error"):
-        directory.checkpoint(high_watermarks={ORDERS: 10})
+        checkpoint(directory, high_watermarks={ORDERS: 10})
     directory.space.check()
     assert not directory.space.accepts_records
     directory.close(clean=True)
