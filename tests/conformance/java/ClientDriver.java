@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
@@ -28,6 +29,10 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
+import org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile;
+import org.apache.kafka.storage.internals.log.EpochEntry;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 
 /**
  * Kafka's Java clients and command-line tools in one long-lived JVM: a JVM start costs more than most tests.
@@ -63,12 +68,6 @@ public final class ClientDriver {
     }
 
     private static final class ExitException extends RuntimeException {
-        final int code;
-
-        ExitException(int code, String message) {
-            super(message);
-            this.code = code;
-        }
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -87,6 +86,7 @@ public final class ClientDriver {
                     case "produce" -> produce(command, answer);
                     case "consume" -> consume(command, answer);
                     case "offset_for_time" -> offsetForTime(command, answer);
+                    case "partition_files" -> partitionFiles(command, answer);
                     case "tool" -> tool(command, answer, out, err, realErr);
                     default -> throw new IllegalArgumentException(line);
                 }
@@ -180,6 +180,19 @@ public final class ClientDriver {
         }
     }
 
+    /** The small files of a partition, read by the classes that Kafka's broker reads them with. */
+    private static void partitionFiles(JsonNode command, ObjectNode answer) throws Exception {
+        File directory = new File(command.get("directory").asText());
+        LogDirFailureChannel failures = new LogDirFailureChannel(1);
+        PartitionMetadataFile metadata = new PartitionMetadataFile(PartitionMetadataFile.newFile(directory), failures);
+        answer.put("topic_id", metadata.read().topicId().toString());
+        ArrayNode epochs = answer.putArray("epochs");
+        File checkpoint = LeaderEpochCheckpointFile.newFile(directory);
+        for (EpochEntry entry : new LeaderEpochCheckpointFile(checkpoint, failures).read()) {
+            epochs.addArray().add(entry.epoch()).add(entry.startOffset());
+        }
+    }
+
     private static void tool(
             JsonNode command, ObjectNode answer, SwitchedStream out, SwitchedStream err, OutputStream realErr)
             throws Exception {
@@ -187,21 +200,23 @@ public final class ClientDriver {
         command.get("arguments").forEach(argument -> arguments.add(argument.asText()));
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
-        Exit.setExitProcedure((code, message) -> { throw new ExitException(code, message); });
-        Exit.setHaltProcedure((code, message) -> { throw new ExitException(code, message); });
+        List<Integer> exits = new ArrayList<>(); // some tools catch the first exit and exit once more
+        Exit.Procedure procedure = (code, message) -> {
+            exits.add(code);
+            throw new ExitException();
+        };
+        Exit.setExitProcedure(procedure);
+        Exit.setHaltProcedure(procedure);
         System.setIn(new ByteArrayInputStream(bytes(command.get("input"))));
         out.target = output;
         err.target = errors;
-        int code = 0;
         try {
             Class.forName(command.get("class").asText())
                 .getMethod("main", String[].class)
                 .invoke(null, (Object) arguments.toArray(new String[0]));
         } catch (java.lang.reflect.InvocationTargetException e) {
-            if (e.getCause() instanceof ExitException exit) {
-                code = exit.code;
-            } else {
-                code = 1;
+            if (exits.isEmpty()) {
+                exits.add(1);
                 e.getCause().printStackTrace(new PrintStream(errors, true));
             }
         } finally {
@@ -210,7 +225,7 @@ public final class ClientDriver {
             out.target = realErr;
             err.target = realErr;
         }
-        answer.put("code", code);
+        answer.put("code", exits.isEmpty() ? 0 : exits.get(0));
         answer.put("output", output.toByteArray());
         answer.put("errors", errors.toString(StandardCharsets.UTF_8));
     }
