@@ -10,29 +10,28 @@ entries included, survives a power loss. A failed append leaves the log as it wa
 and after a failed sync, it refuses everything that writes.
 """
 
-from bisect import bisect_right
-from errno import EDQUOT, ENOSPC
+from itertools import takewhile
 from typing import NamedTuple, NoReturn
 
 from hightide.errors import ApiError, DiskFullError, ErrorCode, StorageError
-from hightide.limits import VERIFIED_BATCHES_PER_READ, VERIFIED_BYTES_PER_READ
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import parent_of
-from hightide.storage.files import File, Files, FileSlice, Syncable
+from hightide.storage.files import File, Files, FileSlice
 from hightide.storage.index import OFFSET_ENTRY_BYTES
-from hightide.storage.recovery import RecoveredLog, apply_batch, recover
+from hightide.storage.recovery import FULL_DISK, RecoveredLog, apply_batch, recover
 from hightide.storage.retention import plan_start
-from hightide.storage.scanning import BadBatchError, Chain, StoredBatch, verified_from
+from hightide.storage.scanning import Chain, StoredBatch, verified_from
 from hightide.storage.segment import Segment
-from hightide.storage.settings import LogSettings, OpenFacts
-from hightide.storage.syncing import DirectoryEntries, SyncPlan
+from hightide.storage.segments import Segments
+from hightide.storage.settings import LogSettings, OpenFacts, produce_policy
+from hightide.storage.syncing import SyncPlan, Unsynced
 from hightide.storage.timestamps import Found, first_at_or_after, youngest
 from hightide.storage.transaction_index import TransactionIndex
+from hightide.storage.verification import Verification
 from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from hightide.wire.checksum import crc32c
-from hightide.wire.compression import Codec
 from hightide.wire.records import BatchHeader, iterate_headers, patch_offsets
-from hightide.wire.validation import ProducePolicy, checked_batches, validate_for_produce
+from hightide.wire.validation import checked_batches, validate_for_produce
 
 _new_tuple = tuple.__new__
 
@@ -60,10 +59,9 @@ class Log:
     """One replica of one partition on disk. `open` it; nothing else makes one."""
 
     __slots__ = (
-        "_active", "_bases", "_condemned", "_directory_changes", "_directory_synced", "_files", "_index_interval_bytes",
-        "_loaded", "_parent_changed", "_policy", "_rules", "_segment_bytes", "_segments", "_unsynced_indexes", "directory", "doubtful",
-        "end", "epochs", "failure", "partition", "producers", "settings", "start", "synced_end", "topic", "topic_id",
-        "truncation_generation", "unsynced_since_ms",
+        "_files", "_index_interval_bytes", "_policy", "_rules", "_segment_bytes", "_segments", "_unsynced",
+        "_verification", "directory", "doubtful", "end", "epochs", "failure", "partition", "producers", "settings",
+        "start", "synced_end", "topic", "topic_id", "truncation_generation", "unsynced_since_ms",
     )  # fmt: skip
 
     start: int
@@ -91,6 +89,8 @@ class Log:
         recovered: RecoveredLog,
         start: int,
         rules: Rules,
+        *,
+        is_new: bool,
     ) -> None:
         self._files = files
         self._rules = rules
@@ -102,19 +102,14 @@ class Log:
         self.producers = recovered.producers
         self.doubtful = recovered.doubtful
         self.failure = None
-        self._segments = recovered.segments
-        self._bases = [segment.base for segment in self._segments]
-        self._active = self._segments[-1]
-        self._active.index  # noqa: B018  the active segment's indexes stay in memory
-        self._loaded: Segment | None = None
-        self._condemned: list[tuple[int, list[str]]] = []
-        self._unsynced_indexes: list[File] = []
-        self._directory_changes = self._directory_synced = 0
-        self._parent_changed = False
-        self.end = self.synced_end = self._active.end
-        self.start = min(max(start, self._bases[0]), self.end)
+        self._segments = Segments(files, directory, recovered.segments)
+        self._unsynced = Unsynced(files, directory, rules, is_new=is_new)
+        self.end = self.synced_end = self._segments.active.end
+        self.start = min(max(start, self._segments.first_base), self.end)
         self.truncation_generation = 0
         self.unsynced_since_ms = NO_TIMESTAMP
+        self._verification = Verification(self.epochs, gaps=settings.compact_policy)
+        self.epochs.truncate_from_start(self.start)
         self.configure(settings)
 
     @classmethod
@@ -139,35 +134,27 @@ class Log:
         if is_new:
             files.make_directory(directory)
         recovered = recover(files, directory, settings, facts, rules, now_ms)
-        log = cls(files, directory, topic, partition, topic_id, settings, recovered, facts.log_start, rules)
-        if is_new:
-            log._directory_changes += 1
-            log._parent_changed = True
-        elif not facts.clean:
+        if not is_new and not facts.clean:
             files.sync_directory(parent_of(directory))
-        return log
+        return cls(
+            files, directory, topic, partition, topic_id, settings, recovered, facts.log_start, rules, is_new=is_new
+        )
 
     def configure(self, settings: LogSettings) -> None:
         """Use these settings from the next append on."""
         self.settings = settings
-        codec, level = _codec_of(settings)
-        self._policy = ProducePolicy(
-            max_message_bytes=settings.max_message_bytes,
-            compacted=settings.compact_policy,
-            codec=codec,
-            level=level,
-            append_time=settings.log_append_time,
-            timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
-        )
+        self._policy = produce_policy(settings)
+        self._verification.gaps = settings.compact_policy
         self._segment_bytes = settings.segment_bytes
         self._index_interval_bytes = settings.index_interval_bytes
-        self._set_limits(self._active, self._active.first_timestamp)
+        for segment in self._segments:
+            segment.gaps = settings.compact_policy
+        self._set_limits(self._segments.active, self._segments.active.first_timestamp)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
@@ -203,7 +190,7 @@ class Log:
         if has_producer and not self._rules.r11_producer_state_after_append:
             producers.apply(header, base, timestamp)
         length = len(batch)
-        segment = self._active
+        segment = self._segments.active
         position = segment.size
         if (
             not position
@@ -272,7 +259,7 @@ class Log:
             room = self._segment_bytes - segment.size
             following = first + 1
             stop = start + header.size
-            while following < count and stop + batches[following][1].size - start <= room:
+            while following < count and _belongs(segment, batches[following][1], room - (stop - start)):
                 stop += batches[following][1].size
                 following += 1
             try:
@@ -299,13 +286,13 @@ class Log:
 
     def _writable(self, length: int, last: int, timestamp: int, now_ms: int) -> Segment:
         """The active segment, rolled before if the batch does not belong there any more."""
-        segment = self._active
+        segment = self._segments.active
         size = segment.size
         when = timestamp if timestamp >= 0 else now_ms
         if size:
             if size + length > self._segment_bytes or when > segment.roll_after_ms or last > segment.last_offset_max:
                 self.roll()
-                segment = self._active
+                segment = self._segments.active
             else:
                 return segment
         if length > self._segment_bytes:
@@ -325,32 +312,33 @@ class Log:
 
     def roll(self) -> None:
         """Seal the active segment and begin a new one; nothing to do when it is empty."""
-        active = self._active
+        active = self._segments.active
         if not active.size:
             return
         if self.failure is not None:
             raise StorageError(self.failure)
+        indexes: list[File] = []
         try:
-            self._unsynced_indexes += active.seal()
-            self._directory_changes += 1
+            indexes = active.seal()
             self.producers.snapshot(self.end)
             segment = Segment.open(self._files, self.directory, self.end, create=True)
         except OSError as error:
-            if error.errno in (ENOSPC, EDQUOT):
+            for file in indexes:
+                file.close()
+            if error.errno in FULL_DISK:
                 raise DiskFullError(f"{self.directory} can't begin a new segment: {error}") from error
             self._fail(error)
-        active.unload()
+        segment.gaps = active.gaps
         self._segments.append(segment)
-        self._bases.append(segment.base)
-        self._active = segment
-        self._directory_changes += 1
+        self._unsynced.indexes += indexes
+        self._unsynced.directory_changed()
 
     def _append_failed(self, error: OSError) -> NoReturn:
         """R10: a full disk is cut back and read-only; every other failure is the end of this log's writing."""
-        if error.errno not in (ENOSPC, EDQUOT):
+        if error.errno not in FULL_DISK:
             self._fail(error)
         try:
-            self._active.file.truncate(self._active.size)
+            self._segments.active.file.truncate(self._segments.active.size)
         except OSError as second:
             self._fail(second)
         raise DiskFullError(f"{self.directory} is on a full disk: {error}") from error
@@ -364,31 +352,13 @@ class Log:
     @property
     def needs_sync(self) -> bool:
         """Whether a log that does not sync for its acknowledgements should (flush.messages, or a sealed segment)."""
-        return bool(self._unsynced_indexes) or self.end - self.synced_end >= self.settings.flush_messages
+        return bool(self._unsynced.indexes) or self.end - self.synced_end >= self.settings.flush_messages
 
     def unsynced_files(self) -> SyncPlan:
         """What to sync so that everything written so far lasts. Each plan goes to `synced` exactly once."""
-        segments = []
-        for segment in reversed(self._segments):
-            if segment.end <= self.synced_end and segment is not self._active:
-                break
-            if segment.end > self.synced_end:
-                segments.append(segment)
-        directories: list[Syncable] = []
-        if self._directory_changes != self._directory_synced and self._rules.r19_sync_directory_entries:
-            directories.append(DirectoryEntries(self._files, self.directory))
-            if self._parent_changed:
-                directories.append(DirectoryEntries(self._files, parent_of(self.directory)))
-        indexes, self._unsynced_indexes = self._unsynced_indexes, []
         self.unsynced_since_ms = NO_TIMESTAMP
-        return SyncPlan(
-            segments,
-            indexes,
-            directories,
-            end=self.end,
-            truncation_generation=self.truncation_generation,
-            directory_changes=self._directory_changes,
-        )
+        unsynced = takewhile(lambda segment: segment.end > self.synced_end, reversed(self._segments))
+        return self._unsynced.plan(unsynced, self.end, self.truncation_generation)
 
     def synced(self, plan: SyncPlan, error: OSError | None = None) -> bool:
         """The plan was carried out. Whether the synced end covers it now: not after a failure or a truncation."""
@@ -397,9 +367,7 @@ class Log:
             if self._rules.r10_offline_on_failed_sync:
                 self.failure = f"{self.directory} can't be synced: {error}"
             return False
-        self._directory_synced = max(self._directory_synced, plan.directory_changes)
-        if self._directory_synced == self._directory_changes:
-            self._parent_changed = False
+        self._unsynced.synced(plan)
         if plan.truncation_generation != self.truncation_generation and self._rules.r19_void_sync_after_truncation:
             return False
         self.synced_end = max(self.synced_end, min(plan.end, self.end))
@@ -417,9 +385,9 @@ class Log:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is outside [{self.start}, {self.end}]")
         if offset >= upper_bound or offset == self.end:
             return None
-        segment = self._active
+        segment = self._segments.active
         if offset < segment.base:
-            segment = self._segment_of(offset)
+            segment = self._segments.find(offset)
         start = segment.position_of(offset)
         if upper_bound >= segment.end:
             stop, following = segment.size, segment.end
@@ -435,51 +403,12 @@ class Log:
         if start >= stop:
             return None
         if start < segment.verified_start:
-            stop, following = self._verified(segment, start, stop, offset, following)
+            good = self._verification.verify(segment, start, stop)
+            if good is not None:
+                stop, following = good
         if following < segment.end:
             segment.remember(following, stop)
         return Read(FileSlice(segment.file, start, stop - start, segment), following)
-
-    def _segment_of(self, offset: int) -> Segment:
-        """The sealed segment with this offset. The indexes of one sealed segment are kept in memory at a time."""
-        found = bisect_right(self._bases, offset) - 1
-        segment = self._segments[found]
-        if offset >= segment.end:  # compaction left a gap
-            segment = self._segments[found + 1]
-        loaded = self._loaded
-        if segment is not loaded and segment is not self._active:
-            if loaded is not None and loaded is not self._active:
-                loaded.unload()
-            self._loaded = segment
-        return segment
-
-    def _verified(self, segment: Segment, start: int, stop: int, offset: int, following: int) -> tuple[int, int]:
-        """How much of [start, stop) is good: all of it if it was verified before, else what a few ms can verify now."""
-        known = segment.verified_through(start)
-        if known >= stop:
-            return stop, following
-        if known > start:
-            # Hand out what is known; the next read goes on behind it.
-            return known, segment.batch_at(known).base_offset
-        chain: Chain | None = None
-        position = start
-        for count, batch in enumerate(verified_from(segment.file, start, stop), 1):
-            header = batch.header
-            if chain is None:
-                if not header.base_offset <= offset <= header.last_offset and not self.settings.compact_policy:
-                    raise BadBatchError(segment.file, start, f"holds no offset {offset}")
-                chain = Chain(header.base_offset, NO_EPOCH, gaps=self.settings.compact_policy)
-            reason = chain.admit(header)
-            if header.partition_leader_epoch != self.epochs.epoch_at(header.last_offset):
-                reason = f"has leader epoch {header.partition_leader_epoch}, which did not write it"
-            if reason is not None:
-                raise BadBatchError(segment.file, batch.position, reason)
-            position = batch.position + header.size
-            if count >= VERIFIED_BATCHES_PER_READ or position - start >= VERIFIED_BYTES_PER_READ:
-                break
-        assert chain is not None
-        segment.mark_verified(start, position)
-        return position, chain.following
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction is decided and its marker committed."""
@@ -489,8 +418,8 @@ class Log:
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of each aborted transaction with offsets in [start, end)."""
         found: list[tuple[int, int]] = []
-        for number in range(max(bisect_right(self._bases, start) - 1, 0), len(self._segments)):
-            transactions = self._segments[number].transactions
+        for segment in self._segments.beginning_with(start):
+            transactions = segment.transactions
             found += [(entry.producer_id, entry.first_offset) for entry in transactions.overlapping(start, end)]
             if transactions.covers(end):
                 break
@@ -498,11 +427,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> Found | None:
         """(offset, timestamp, leader epoch) of the first record that is not older, below `upper_bound`."""
-        return first_at_or_after(self._segments, timestamp, self.start, min(upper_bound, self.end))
+        return first_at_or_after(self._segments, timestamp, self.start, min(upper_bound, self.end), self._verification)
 
     def max_timestamp_offset(self, upper_bound: int) -> Found | None:
         """(offset, timestamp, leader epoch) of the youngest record below `upper_bound`."""
-        return youngest(self._segments, self.start, min(upper_bound, self.end))
+        return youngest(self._segments, self.start, min(upper_bound, self.end), self._verification)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch ≤ `epoch` and where it ends (KIP-101); (-1, -1) for an epoch this log never heard of."""
@@ -520,15 +449,15 @@ class Log:
         """
         if offset >= self.end:
             return
-        if offset < self._bases[0]:
+        if offset < self._segments.first_base:
             self.truncate_fully(offset)
             return
         if self.failure is not None:
             raise StorageError(self.failure)
         self.truncation_generation += 1
         try:
-            self._remove_from_end(offset)
-            segment = self._active = self._segments[-1]
+            self._segments.remove_from_end(offset)
+            segment = self._segments.active
             position = segment.position_of(offset)
             end = segment.batch_at(position).base_offset if position < segment.size else segment.end
             segment.truncate(position, end)
@@ -547,27 +476,16 @@ class Log:
             raise StorageError(self.failure)
         self.truncation_generation += 1
         try:
-            self._remove_from_end(-1)
-            self._segments.append(Segment.open(self._files, self.directory, new_start, create=True))
-            self._bases.append(new_start)
+            self._segments.replace_all(new_start, gaps=self.settings.compact_policy)
             self.epochs.clear()
             self.epochs.write()
             self.producers.reset()
             self._files.sync_directory(self.directory)
         except OSError as error:
             self._fail(error)
-        self._active = self._segments[-1]
         self.start = new_start
         self.synced_end = new_start
         self._publish_end(new_start)
-
-    def _remove_from_end(self, offset: int) -> None:
-        """Remove segments that begin at `offset` or later, the last first, so that a crash leaves no gap (R19)."""
-        while self._segments and self._segments[-1].base >= offset and (len(self._segments) > 1 or offset < 0):
-            self._segments.pop().remove()
-            self._bases.pop()
-            self._files.sync_directory(self.directory)
-        self._loaded = None
 
     def _rebuild_producers(self, end: int, now_ms: int) -> None:
         position = self.producers.load_latest(self.start, end, now_ms)
@@ -581,7 +499,7 @@ class Log:
         self.end = end
         self.start = min(self.start, end)
         self.synced_end = min(self.synced_end, end)
-        self._set_limits(self._active, self._active.first_timestamp)
+        self._set_limits(self._segments.active, self._segments.active.first_timestamp)
 
     # ------------------------------------------------------------------ cutting the start
 
@@ -609,22 +527,12 @@ class Log:
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Let sealed segments below the start go, and their files file.delete.delay.ms later; returns how many went."""
-        count = 0
         try:
-            while len(self._segments) > 1 and self._segments[0].end <= self.start:
-                segment = self._segments.pop(0)
-                del self._bases[0]
-                if segment is self._loaded:
-                    self._loaded = None
-                self._condemned.append((now_ms + self.settings.file_delete_delay_ms, segment.condemn()))
-                count += 1
-            while self._condemned and self._condemned[0][0] <= now_ms:
-                for path in self._condemned.pop(0)[1]:
-                    self._files.remove(path)
-                self._directory_changes += 1
+            count = self._segments.condemn_below(self.start, now_ms + self.settings.file_delete_delay_ms)
             if count:
-                self.producers.remove_snapshots_below(self._bases[0])
-                self._directory_changes += 1
+                self.producers.remove_snapshots_below(self._segments.first_base)
+            if self._segments.remove_condemned(now_ms) or count:
+                self._unsynced.directory_changed()
         except OSError as error:
             self._fail(error)
         return count
@@ -648,18 +556,15 @@ class Log:
                     raise StorageError(self.failure)
                 self._sync_everything()
         finally:
-            for file in self._unsynced_indexes:
-                file.close()
-            self._unsynced_indexes = []
-            for segment in self._segments:
-                segment.retire()
+            self._unsynced.close()
+            self._segments.retire()
 
     def _sync_everything(self) -> None:
         try:
-            self._unsynced_indexes += self._active.seal()
+            self._unsynced.indexes += self._segments.active.seal()
             self.producers.snapshot(self.end, sync=True)
             self.epochs.write()
-            self._directory_changes += 1
+            self._unsynced.directory_changed()
             plan = self.unsynced_files()
             try:
                 for file in plan.files:
@@ -675,11 +580,8 @@ class Log:
 
         The name is Kafka's, `<topic>-<partition>.<token>-delete`; slices in flight stay readable.
         """
-        for file in self._unsynced_indexes:
-            file.close()
-        self._unsynced_indexes = []
-        for segment in self._segments:
-            segment.retire()
+        self._unsynced.close()
+        self._segments.retire()
         parent = parent_of(self.directory)
         condemned = f"{parent}/{self.topic}-{self.partition}.{token}-delete"
         self._files.rename(self.directory, condemned)
@@ -687,20 +589,10 @@ class Log:
         self._files.remove_directory(condemned)
 
 
-def _codec_of(settings: LogSettings) -> tuple[Codec | None, int | None]:
-    """The codec that compression.type asks for and its level; None when the producer chooses."""
-    match settings.compression_type:
-        case "producer":
-            return None, None
-        case "uncompressed":
-            return Codec.NONE, None
-        case "gzip":
-            return Codec.GZIP, settings.compression_gzip_level
-        case "lz4":
-            return Codec.LZ4, settings.compression_lz4_level
-        case "zstd":
-            return Codec.ZSTD, settings.compression_zstd_level
-        case "snappy":
-            return Codec.SNAPPY, None
-        case other:
-            raise ValueError(f"compression.type {other}")
+def _belongs(segment: Segment, header: BatchHeader, room: int) -> bool:
+    """Whether one more batch goes into a segment together with those before it."""
+    return (
+        header.size <= room
+        and header.max_timestamp <= segment.roll_after_ms
+        and header.last_offset <= segment.last_offset_max
+    )

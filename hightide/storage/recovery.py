@@ -10,6 +10,7 @@
 Every step may be interrupted and done again (I30): segments go from the end, and nothing is cut that was not bad.
 """
 
+from errno import EDQUOT, ENOSPC
 from itertools import pairwise
 from struct import Struct
 
@@ -28,6 +29,7 @@ from hightide.wire.records import ControlType, control_type_of, iterate_records
 
 _MARKER = Struct(">hi")  # version and coordinator epoch, the value of an EndTxnMarker
 _NAME_DIGITS = 20
+FULL_DISK = (ENOSPC, EDQUOT)
 
 
 class RecoveredLog:
@@ -147,7 +149,9 @@ class _Recovery:
                 self._leftovers.append(f"{self._directory}/{name}")
         for base in bases:
             if base not in expired:
-                self._segments.append(Segment.open(self._files, self._directory, base))
+                segment = Segment.open(self._files, self._directory, base)
+                segment.gaps = self._settings.compact_policy
+                self._segments.append(segment)
         if not self._segments:
             if self._facts.synced_floor > start and self._rules.r17_quarantine_synced_corruption:
                 raise CorruptionError(
@@ -212,8 +216,7 @@ class _Recovery:
                 self._cut(number, 0, chain.following, CorruptionError(f"{segment.file.path} {reason}"))
                 return
             if number > trusted:
-                # The next recovery need not replay what this one did.
-                self._producers.snapshot(segment.base)
+                self._snapshot(segment.base)
             try:
                 self._scan_segment(segment, chain)
             except BadBatchError as bad:
@@ -257,6 +260,7 @@ class _Recovery:
             self._files.sync_directory(self._directory)
         del self._segments[keep:]
         if keep == number + 1:
+            segment.remove_derived()
             segment.file.truncate(position)
             segment.file.sync()
 
@@ -278,15 +282,31 @@ class _Recovery:
                     self._rewrite(segment)
         if end < start:
             self._start_over(start)
-        for segment in self._segments[trusted:-1]:
-            for file in segment.seal():
-                self._unsynced.append(file)
-                file.sync()
-            segment.unload()
         for path in self._leftovers:
             self._files.remove(path)
-        self._epochs.write()
+        try:
+            for segment in self._segments[trusted:-1]:
+                self._seal(segment)
+            self._epochs.write()
+        except OSError as error:
+            # All of these can be derived again: a full disk must not keep a log from being read (R10).
+            if error.errno not in FULL_DISK:
+                raise
         self._files.sync_directory(self._directory)
+
+    def _seal(self, segment: Segment) -> None:
+        for file in segment.seal():
+            self._unsynced.append(file)
+            file.sync()
+        segment.unload()
+
+    def _snapshot(self, offset: int) -> None:
+        """So that the next recovery need not replay what this one did."""
+        try:
+            self._producers.snapshot(offset)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
 
     def _start_over(self, start: int) -> None:
         """All that was left lies below the log start: those records were deleted on purpose, the log begins anew.

@@ -1,6 +1,6 @@
 """How much of a log may go: by time and by size, never past the high watermark, never because a clock jumped."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from hightide.storage.segment import Segment
 from hightide.storage.settings import FOREVER, LogSettings
@@ -8,13 +8,14 @@ from hightide.storage.settings import FOREVER, LogSettings
 CLOCK_LEAD_MAX = 0.01  # how much faster than real time the believed time may run to catch up with the wall clock
 
 
-def plan_start(segments: Sequence[Segment], settings: LogSettings, now_ms: int, start: int, high_watermark: int) -> int:
+def plan_start(segments: Iterable[Segment], settings: LogSettings, now_ms: int, start: int, high_watermark: int) -> int:
     """The log start that retention asks for; `start` itself when nothing is due.
 
     Whole segments only, oldest first, and like in Kafka the active one too. A segment is as old as its youngest record.
     """
     if not settings.delete_policy:
         return start
+    segments = list(segments)
     excess = sum(segment.size for segment in segments) - settings.retention_bytes
     for segment in segments:
         if segment.end > high_watermark or segment.size == 0:

@@ -42,9 +42,9 @@ class Segment:
 
     __slots__ = (
         "_boundaries", "_files", "_index", "_path", "_seal", "_times", "_transactions", "_verified", "base", "end",
-        "file", "first_timestamp", "index_entries_max", "last_offset_max", "max_timestamp", "max_timestamp_offset",
-        "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "size", "unindexed_bytes",
-        "verified_start",
+        "file", "first_timestamp", "gaps", "index_entries_max", "last_offset_max", "max_timestamp",
+        "max_timestamp_offset", "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "size",
+        "unindexed_bytes", "verified_start",
     )  # fmt: skip
 
     base: int
@@ -54,6 +54,8 @@ class Segment:
     """A batch with a later timestamp goes into the next segment (segment.ms)."""
     last_offset_max: int
     """A batch that ends later goes into the next segment: its offset would not fit the indexes, or they are full."""
+    gaps: bool
+    """Whether offsets may be missing between batches, because the topic is or was compacted."""
     recent_offsets: list[int]
     """Base offsets of the newest batches, without gaps between them up to the end; their positions run beside."""
 
@@ -71,12 +73,13 @@ class Segment:
         self.last_offset_max = base + RELATIVE_OFFSET_MAX
         self.index_entries_max = RELATIVE_OFFSET_MAX
         self.unindexed_bytes = 0
+        self.gaps = False
         self.pins = 0
         self.removed = False
         self.recent_offsets = []
         self.recent_positions: list[int] = []
         self.verified_start = 0
-        self._verified: list[tuple[int, int]] = []
+        self._verified: list[tuple[int, int, int]] = []
         self._boundaries: dict[int, int] = {}
         self._index: OffsetIndex | None = OffsetIndex()
         self._times: TimeIndex | None = TimeIndex()
@@ -119,20 +122,21 @@ class Segment:
         self.end = last + 1
 
     def truncate(self, position: int, end: int) -> None:
-        """Cut the file at a batch boundary, where offset `end` follows. The caller syncs."""
+        """Cut the file at a batch boundary, where offset `end` follows. The caller syncs it and the directory."""
+        index, times, transactions = self.index, self.times, self.transactions
+        self.remove_derived()
         self.file.truncate(position)
-        self.index.truncate(position)
-        self.times.truncate(end - self.base)
-        self.transactions.truncate(end)
-        self._seal = None
+        index.truncate(position)
+        times.truncate(end - self.base)
+        transactions.truncate(end)
         self._boundaries.clear()
         kept = bisect_left(self.recent_positions, position)
         del self.recent_offsets[kept:], self.recent_positions[kept:]
-        self._verified = [(start, stop) for start, stop in self._verified if stop <= position]
+        self._verified = [known for known in self._verified if known[1] <= position]
         self.verified_start = min(self.verified_start, position)
         self.size = position
         self.end = end
-        self.unindexed_bytes = position - (self.index.positions[-1] if len(self.index) else 0)
+        self.unindexed_bytes = position - (index.positions[-1] if len(index) else 0)
         if self.max_timestamp_offset >= end:
             self._find_max_timestamp()
         if position == 0:
@@ -154,31 +158,23 @@ class Segment:
     @property
     def index(self) -> OffsetIndex:
         """Offset to position."""
-        if self._index is None:
-            self._load()
-            assert self._index is not None
+        self.load()
+        assert self._index is not None
         return self._index
 
     @property
     def times(self) -> TimeIndex:
         """Timestamp to offset."""
-        if self._times is None:
-            self._load()
-            assert self._times is not None
+        self.load()
+        assert self._times is not None
         return self._times
 
     @property
     def transactions(self) -> TransactionIndex:
         """Aborted transactions whose marker is here."""
-        if self._transactions is None:
-            self._load()
-            assert self._transactions is not None
+        self.load()
+        assert self._transactions is not None
         return self._transactions
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the indexes are in memory."""
-        return self._index is not None
 
     def seal(self) -> list[File]:
         """Write the indexes out, with a seal over them. Returns the files to sync and close; OSError changes nothing.
@@ -236,7 +232,10 @@ class Segment:
             return None
         return seal if seal is not None and seal.log_bytes == self.file.size() else None
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Have the indexes in memory. One that does not fit its seal is derived again from the batches."""
+        if self._index is not None:
+            return
         seal = self._seal
         assert seal is not None
         self._transactions = TransactionIndex.decode(
@@ -296,6 +295,8 @@ class Segment:
         start = 0 if entry is None else self._indexed(*entry)[0]
         for position, header in headers_from(self.file, start, self.size):
             if header.last_offset >= offset:
+                if header.base_offset > offset and not self.gaps:
+                    raise BadBatchError(self.file, position, f"begins at {header.base_offset}, no batch holds {offset}")
                 return position
         return self.size
 
@@ -321,13 +322,11 @@ class Segment:
         recent = self.recent_positions
         if recent and limit >= recent[0]:
             found = bisect_right(recent, limit) - 1
-            if recent[found] > start:
-                return recent[found], self.recent_offsets[found]
-        else:
-            entry = self.index.at_or_before_position(limit)
-            if entry is not None and entry[1] > start:
-                position, header = self._indexed(*entry)
-                return position, header.base_offset
+            return (recent[found], self.recent_offsets[found]) if recent[found] > start else (start, NO_OFFSET)
+        entry = self.index.at_or_before_position(limit)
+        if entry is not None and entry[1] > start:
+            position, header = self._indexed(*entry)
+            return position, header.base_offset
         boundary, following = start, NO_OFFSET
         for position, header in headers_from(self.file, start, self.size):
             if position + header.size > limit:
@@ -345,29 +344,40 @@ class Segment:
 
     # ------------------------------------------------------------------ verifying (I31)
 
-    def verified_through(self, position: int) -> int:
-        """Up to where bytes from `position` on are known to be good."""
-        if position >= self.verified_start:
-            return self.size
-        for start, end in self._verified:
+    def verified_range(self, position: int) -> tuple[int, int] | None:
+        """Up to where bytes from `position` on were verified, and the offset there; None when they were not."""
+        for start, end, following in self._verified:
             if start <= position < end:
-                return self.size if end >= self.verified_start else end
-        return position
+                return end, following
+        return None
 
-    def mark_verified(self, start: int, end: int) -> None:
-        """The CRCs between these boundaries were found right."""
-        self._verified = _merged([*self._verified[-VERIFIED_RANGES_REMEMBERED:], (start, end)])
+    def mark_verified(self, start: int, end: int, following: int) -> None:
+        """The bytes between these boundaries were found good, and `following` comes behind them."""
+        ranges = sorted([*self._verified[-VERIFIED_RANGES_REMEMBERED:], (start, end, following)])
+        self._verified = ranges[:1]
+        for later in ranges[1:]:
+            before = self._verified[-1]
+            if later[0] > before[1]:
+                self._verified.append(later)
+            elif later[1] > before[1]:
+                self._verified[-1] = (before[0], later[1], later[2])
 
     # ------------------------------------------------------------------ the end of it
 
     def remove(self) -> None:
         """Unlink all its files, the log last: without its log nobody looks for the others. The caller syncs."""
-        for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
+        self.remove_derived()
+        self._files.remove(self._path + LOG_SUFFIX)
+        self.retire()
+
+    def remove_derived(self) -> None:
+        """Unlink indexes and seal, which tell of a log that no longer is. The caller syncs the directory."""
+        self._seal = None
+        for suffix in DERIVED_SUFFIXES:
             try:
                 self._files.remove(self._path + suffix)
             except FileNotFoundError:
                 pass
-        self.retire()
 
     def condemn(self) -> list[str]:
         """Rename all its files for a later removal (file.delete.delay.ms); returns the new names."""
@@ -392,14 +402,3 @@ class Segment:
         """The last slice was released."""
         if self.removed:
             self.file.close()
-
-
-def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same ranges, sorted, touching ones joined."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged

@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 from hightide.limits import MIB
+from hightide.wire.compression import Codec
+from hightide.wire.validation import ProducePolicy
 
 DAY_MS = 24 * 60 * 60 * 1000
 INT64_MAX = 2**63 - 1
@@ -51,3 +53,36 @@ class OpenFacts(NamedTuple):
     def synced_floor(self) -> int:
         """Every offset below was once reported to be on stable storage."""
         return max(self.recovery_point, self.recorded_synced_end, self.high_watermark)
+
+
+def produce_policy(settings: LogSettings) -> ProducePolicy:
+    """What these settings ask of a client's batch."""
+    codec, level = _codec_of(settings)
+    return ProducePolicy(
+        max_message_bytes=settings.max_message_bytes,
+        compacted=settings.compact_policy,
+        codec=codec,
+        level=level,
+        append_time=settings.log_append_time,
+        timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+    )
+
+
+def _codec_of(settings: LogSettings) -> tuple[Codec | None, int | None]:
+    """The codec that compression.type asks for and its level; None when the producer chooses."""
+    match settings.compression_type:
+        case "producer":
+            return None, None
+        case "uncompressed":
+            return Codec.NONE, None
+        case "gzip":
+            return Codec.GZIP, settings.compression_gzip_level
+        case "lz4":
+            return Codec.LZ4, settings.compression_lz4_level
+        case "zstd":
+            return Codec.ZSTD, settings.compression_zstd_level
+        case "snappy":
+            return Codec.SNAPPY, None
+        case other:
+            raise ValueError(f"compression.type {other}")

@@ -1,5 +1,9 @@
-"""What one group commit of a log has to sync, and what it proves when it is done (R19)."""
+"""Group commit, seen from one log: what is not synced yet, and what a finished sync proves (R19)."""
 
+from collections.abc import Iterable
+
+from hightide.rules import Rules
+from hightide.storage.checkpoints import parent_of
 from hightide.storage.files import File, Files, Syncable
 from hightide.storage.segment import Segment
 
@@ -54,4 +58,51 @@ class SyncPlan:
             if segment.pins == 0:
                 segment.on_unpinned()
         self.segments = []
+        self.indexes = []
+
+
+class Unsynced:
+    """What a log has written besides batches since its last sync: index files, and names in directories."""
+
+    __slots__ = ("_changes", "_directory", "_files", "_parent_changed", "_rules", "_synced_changes", "indexes")
+
+    def __init__(self, files: Files, directory: str, rules: Rules, *, is_new: bool) -> None:
+        self._files = files
+        self._directory = directory
+        self._rules = rules
+        self._changes = int(is_new)  # names created, renamed or removed so far
+        self._synced_changes = 0
+        self._parent_changed = is_new
+        self.indexes: list[File] = []
+
+    def directory_changed(self) -> None:
+        """A name in the log's directory came or went."""
+        self._changes += 1
+
+    def plan(self, segments: Iterable[Segment], end: int, truncation_generation: int) -> SyncPlan:
+        """Everything that must be synced with these segments."""
+        directories: list[Syncable] = []
+        if self._changes != self._synced_changes and self._rules.r19_sync_directory_entries:
+            directories.append(DirectoryEntries(self._files, self._directory))
+            if self._parent_changed:
+                directories.append(DirectoryEntries(self._files, parent_of(self._directory)))
+        indexes, self.indexes = self.indexes, []
+        return SyncPlan(
+            list(segments),
+            indexes,
+            directories,
+            end=end,
+            truncation_generation=truncation_generation,
+            directory_changes=self._changes,
+        )
+
+    def synced(self, plan: SyncPlan) -> None:
+        """A plan was carried out; what changed since is still to do."""
+        self._synced_changes = max(self._synced_changes, plan.directory_changes)
+        self._parent_changed = False
+
+    def close(self) -> None:
+        """Forget it all."""
+        for file in self.indexes:
+            file.close()
         self.indexes = []

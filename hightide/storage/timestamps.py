@@ -3,17 +3,20 @@
 Times come from clients, so they need not rise with the offsets: a time index holds their running maximum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from hightide.storage.scanning import BadBatchError, headers_from
+from hightide.storage.scanning import headers_from
 from hightide.storage.segment import Segment
+from hightide.storage.verification import Verification
 from hightide.types import NO_OFFSET, NO_TIMESTAMP
-from hightide.wire.records import BatchHeader, Record, crc_ok, iterate_records
+from hightide.wire.records import BatchHeader, Record, iterate_records
 
 Found = tuple[int, int, int]  # offset, timestamp, leader epoch
 
 
-def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, end: int) -> Found | None:
+def first_at_or_after(
+    segments: Iterable[Segment], timestamp: int, start: int, end: int, verification: Verification
+) -> Found | None:
     """The first record in [start, end) that is not older than `timestamp`."""
     for segment in segments:
         if segment.end <= start or segment.max_timestamp < timestamp:
@@ -25,6 +28,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, e
             if header.base_offset >= end:
                 return None
             if header.max_timestamp >= timestamp:
+                verification.verify(segment, position, position + header.size)
                 record = _first_record(segment, position, header, timestamp, start)
                 if record is not None:
                     epoch = header.partition_leader_epoch
@@ -32,7 +36,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, e
     return None
 
 
-def youngest(segments: Sequence[Segment], start: int, end: int) -> Found | None:
+def youngest(segments: Iterable[Segment], start: int, end: int, verification: Verification) -> Found | None:
     """The record in [start, end) with the largest timestamp, the first of several."""
     best_timestamp, best_offset, best_segment = NO_TIMESTAMP, NO_OFFSET, None
     for segment in segments:
@@ -44,6 +48,7 @@ def youngest(segments: Sequence[Segment], start: int, end: int) -> Found | None:
         return None
     position = best_segment.position_of(best_offset)
     header = best_segment.batch_at(position)
+    verification.verify(best_segment, position, position + header.size)
     record = _first_record(best_segment, position, header, best_timestamp, start)
     if record is None or record.offset >= end:
         return None
@@ -68,11 +73,8 @@ def _youngest_batch(segment: Segment, start: int, end: int) -> tuple[int, int]:
 
 
 def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start: int) -> Record | None:
-    """The first record of a batch from `start` on that is not older. The batch is verified before it is opened."""
-    batch = segment.file.read_at(position, header.size)
-    if not crc_ok(batch, 0, header):
-        raise BadBatchError(segment.file, position, "has a wrong CRC")
-    for record in iterate_records(batch, 0, header):
+    """The first record of a batch from `start` on that is not older."""
+    for record in iterate_records(segment.file.read_at(position, header.size), 0, header):
         if record.timestamp >= timestamp and record.offset >= start:
             return record
     return None
