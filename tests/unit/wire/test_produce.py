@@ -47,8 +47,8 @@ def request(version: int, *records: bytes | None, transactional_id: str | None =
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_384, 2**21 - 1, 2**21])
 def test_one_partition(version: int, size: int) -> None:
-    records = bytes(size)
-    produce = decode_produce_request(request(version, records), version)
+    records = memoryview(bytes(size))
+    produce = decode_produce_request(request(version, bytes(records)), version)
     assert produce == Produce(None, -1, 30_000, [(topic_of(version), [(3, records)])])
 
 
