@@ -50,17 +50,25 @@ IMPORTS = {
 
 def render_modules(groups: dict[str, list[Message]]) -> dict[str, str]:
     """The text of every message module by the module's name."""
-    modules: dict[str, str] = {}
+    return {name: render_module(title, messages) for name, (title, messages) in plan_modules(groups).items()}
+
+
+def plan_modules(groups: dict[str, list[Message]]) -> dict[str, tuple[str, list[Message]]]:
+    """The title and the messages of every module by its name, with all classes named."""
+    modules: dict[str, tuple[str, list[Message]]] = {}
     for name, messages in apis(groups["rpc"]).items():
-        title = f"{name} (API {messages[0].number}), versions {messages[0].valid.lowest}-{messages[0].valid.highest}."
-        modules[snake_case(name)] = render_module(title, messages)
+        valid = messages[0].valid
+        title = f"{name} (API {messages[0].number}), versions {valid.lowest}-{valid.highest}."
+        modules[snake_case(name)] = title, messages
     data = {message.name: message for message in groups["rpc"] if message.kind == "data"}
     for module, names in DATA.items():
-        modules[module] = render_module(DATA_TITLES[module], [data.pop(name) for name in names])
+        modules[module] = DATA_TITLES[module], [data.pop(name) for name in names]
     if data:
         raise ValueError(f"no module for {', '.join(data)}")
     for group, (module, title) in LOGS.items():
-        modules[module] = render_module(title, groups[group])
+        modules[module] = title, groups[group]
+    for _, messages in modules.values():
+        name_classes(messages)
     return modules
 
 
@@ -78,7 +86,6 @@ def _api_order(message: Message) -> tuple[int, str]:
 
 def render_module(title: str, messages: list[Message]) -> str:
     """One module: imports, layouts, classes, and for logs the tables of record types."""
-    name_classes(messages)
     layouts = Layouts()
     classes: list[str] = []
     for message in messages:

@@ -185,7 +185,17 @@ def _message(facts: dict[str, Any]) -> Message:
             message.structures.append(structure)
 
     build(message, facts["fields"], set(message.valid.all()))
+    _check_elements(message)
     return message
+
+
+def _check_elements(message: Message) -> None:
+    """The reader bounds an array's count by the bytes that are left, so every element must take at least one."""
+    for structure in message.structures:
+        for version in structure.versions:
+            is_plain = any(version in field.versions and not field.is_tagged for field in structure.fields)
+            if version not in message.flexible and not is_plain:
+                raise ValueError(f"{message.name}.{structure.name} has nothing in version {version}")
 
 
 def _field(row: dict[str, Any], kafka_type: str, structure: Structure | None, versions: Versions) -> Field:
