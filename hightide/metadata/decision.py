@@ -1,0 +1,50 @@
+"""What a command leads to: records for the metadata log, and the reply that waits until they are committed."""
+
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from hightide.errors import ApiError, ErrorCode
+from hightide.metadata.entities import Broker, ResourceType, Topic
+from hightide.metadata.image import Image
+from hightide.metadata.settings.broker_values import BrokerSettings
+from hightide.wire.message import LogRecord
+
+Reply = TypeVar("Reply")
+
+
+class Decision(NamedTuple, Generic[Reply]):
+    """Records and reply. A reply without records still waits for everything it read to commit (R24)."""
+
+    records: list[LogRecord]
+    reply: Reply
+
+
+class View(NamedTuple):
+    """What commands are judged on: the newest appended image, and the settings that count for the controller (R24)."""
+
+    image: Image
+    settings: BrokerSettings
+
+    def topic_overrides(self, topic: Topic) -> Mapping[str, str]:
+        """What was set for a topic."""
+        return self.image.settings_of(ResourceType.TOPIC, topic.name)
+
+    def min_in_sync(self, topic: Topic, replicas: int) -> int:
+        """How many replicas must be in sync before records commit: never more than there are."""
+        override = self.topic_overrides(topic).get("min.insync.replicas")
+        return min(int(override) if override is not None else self.settings.min_insync_replicas, replicas)
+
+    def unclean_election_allowed(self, topic: Topic) -> bool:
+        """Whether the topic prefers a leader to its data."""
+        override = self.topic_overrides(topic).get("unclean.leader.election.enable")
+        return override.lower() == "true" if override is not None else self.settings.unclean_leader_election_enable
+
+    def broker_with_epoch(self, broker_id: int, epoch: int) -> Broker:
+        """The broker of a request that names its epoch: a former life of a process is refused (R8)."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker with id {broker_id} is registered")
+        if broker.epoch != epoch:
+            what = f"expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, what)
+        return broker

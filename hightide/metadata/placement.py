@@ -1,0 +1,84 @@
+"""Which brokers get the replicas of new partitions.
+
+Round-robin: partition p is led by the broker at position start + p of the list, its followers come after it, so that
+brokers [1,2,3] give [1,2,3], [2,3,1], [3,1,2] (T2). Every time the list is through, the distance to the followers grows
+by one: counts stay exactly even, and the followers of one broker spread over all others, which is what carries the load
+when it fails. With racks, the list alternates between racks and followers take racks that the partition lacks first.
+
+Placement is a function of its arguments (T12). `start` is one of them: successive topics are given successive ones.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from hightide.errors import ApiError, ErrorCode
+
+
+class Candidate(NamedTuple):
+    """A live broker that can take replicas."""
+
+    broker_id: int
+    rack: str | None = None
+
+
+class Placement(Protocol):
+    """A strategy: the replicas of each partition in `partitions`, the preferred leader first (C7, T17)."""
+
+    def __call__(
+        self, candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int
+    ) -> list[list[int]]:
+        """INVALID_REPLICATION_FACTOR when there are not enough candidates."""
+
+
+def round_robin(
+    candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int
+) -> list[list[int]]:
+    """The strategy described above; `partitions` may begin above 0 and then continues the pattern."""
+    check_replication_factor(len(candidates), replication_factor)
+    order = alternate_racks(candidates)
+    return [_replicas(order, partition, replication_factor, start) for partition in partitions]
+
+
+def check_replication_factor(candidates: int, replication_factor: int) -> None:
+    """T14: nobody is created with fewer replicas than were asked for."""
+    if not candidates:
+        what = "All brokers are currently fenced or in controlled shutdown."
+    elif replication_factor > candidates:
+        what = (
+            f"The target replication factor of {replication_factor} cannot be reached "
+            f"because only {candidates} broker(s) are live."
+        )
+    elif replication_factor < 1:
+        what = f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+    else:
+        return
+    raise ApiError(
+        ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {replication_factor} time(s): {what}"
+    )
+
+
+def alternate_racks(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Brokers by id, taking one of each rack in turn; without racks simply by id."""
+    racks: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates):
+        racks.setdefault(candidate.rack or "", []).append(candidate)
+    depth = max((len(brokers) for brokers in racks.values()), default=0)
+    return [racks[rack][row] for row in range(depth) for rack in sorted(racks) if row < len(racks[rack])]
+
+
+def _replicas(order: Sequence[Candidate], partition: int, replication_factor: int, start: int) -> list[int]:
+    size = len(order)
+    first = (start + partition) % size
+    shift = partition // size
+    others = [order[(first + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
+    chosen = [order[first]]
+    racks = {order[first].rack}
+    for spread in (True, False):  # racks that are still missing first, then any broker
+        for candidate in others:
+            if len(chosen) == replication_factor:
+                break
+            if candidate in chosen or (spread and candidate.rack in racks and candidate.rack is not None):
+                continue
+            chosen.append(candidate)
+            racks.add(candidate.rack)
+    return [candidate.broker_id for candidate in chosen]
