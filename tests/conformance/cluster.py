@@ -24,6 +24,7 @@ from kio.schema.errors import ErrorCode
 from tests.conformance.raw_connection import API_KEYS, Connection
 from tests.conformance.record_batches import Batch, read_batches
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS = 20.0
 NAMES = itertools.count()
 RUN = secrets.token_hex(3)
@@ -173,9 +174,9 @@ class HightideProcess:
         self.bootstrap = f"127.0.0.1:{port}"
         properties = directory / "server.properties"
         properties.write_text(PROPERTIES.format(port=port, directory=directory))
-        command = [str(Path(sys.executable).with_name("hightide")), "server", "--config", str(properties)]
+        command = [sys.executable, "-m", "hightide", "server", "--config", str(properties)]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
