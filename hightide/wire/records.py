@@ -336,6 +336,10 @@ def _read_headers(data: Buffer, position: int, end: int) -> tuple[Sequence[tuple
 
 def _rest_of_varint(data: Buffer, position: int, first: int, bytes_max: int) -> tuple[int, int]:
     """A zigzag number whose first byte was already read and says that more follow."""
+    byte = data[position]
+    if byte < 0x80:  # two bytes in all, the usual case
+        value = first & 0x7F | byte << 7
+        return (value >> 1) ^ -(value & 1), position + 1
     value, shift = first & 0x7F, 7
     for _ in range(bytes_max - 1):
         byte = data[position]

@@ -1,10 +1,18 @@
 """The hand-written Fetch codec: the parts of a response; tests/properties compares every field of both directions."""
 
+from typing import Any
+
 import pytest
 
 from hightide.errors import ProtocolError
 from hightide.limits import PARTITIONS_MAX
-from hightide.wire.fetch import INLINE_BYTES, FetchedRecords, decode_fetch_request, encode_fetch_response
+from hightide.wire.fetch import (
+    INLINE_BYTES,
+    FetchedRecords,
+    PartitionFetch,
+    decode_fetch_request,
+    encode_fetch_response,
+)
 from hightide.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from hightide.wire.primitives import write_unsigned_varint
 
@@ -103,3 +111,19 @@ def test_a_frame_may_not_name_millions_of_topics() -> None:
     body += bytes(18) * (PARTITIONS_MAX + 1)
     with pytest.raises(ProtocolError, match="more topics and partitions"):
         decode_fetch_request(memoryview(body), 17)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("changes", [{}, {"rack_id": "r"}, {"session_id": 5, "session_epoch": 6}])
+def test_the_fetch_of_one_partition(version: int, changes: dict[str, Any]) -> None:
+    partition = FetchPartition(partition=4, fetch_offset=99, partition_max_bytes=7)
+    message = FetchRequest(
+        max_wait_ms=1, min_bytes=2, max_bytes=3, isolation_level=1,
+        topics=[FetchTopic(topic="topic", topic_id=TOPIC_ID, partitions=[partition])], **changes,
+    )  # fmt: skip
+    fetch = decode_fetch_request(memoryview(message.encode(version)), version)
+    assert fetch.topics == [(topic_of(version), [PartitionFetch(4, 99, 7)])]
+    assert (fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, fetch.isolation_level) == (1, 2, 3, 1)
+    assert fetch.rack_id == (changes.get("rack_id", "") if version >= 11 else "")
+    assert fetch.session_id == (changes.get("session_id", 0) if version >= 7 else 0)
+    assert (fetch.replica_id, fetch.forgotten, fetch.cluster_id, fetch.session_durability) == (-1, [], None, -1)
