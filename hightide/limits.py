@@ -21,7 +21,7 @@ FETCH_BYTES_MAX = 55 * MIB  # Kafka's fetch.max.bytes of a broker
 
 # Decoding.
 DECOMPRESSED_BATCH_BYTES_MAX = 100 * MIB  # a 1 MB gzip batch can inflate to 1 GiB
-ARRAY_ELEMENTS_MAX = 10_000_000
+ARRAY_ELEMENTS_MAX = 4_000_000  # of one message in all; Metadata of 100,000 partitions with RF 5 has 1.7 million
 BATCH_RECORDS_MAX = 10_000_000
 
 # Metadata.
@@ -29,6 +29,7 @@ TOPIC_NAME_LENGTH_MAX = 249  # Kafka's: the directory name must fit 255 with "-N
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 100_000
 TOPICS_PER_REQUEST_MAX = 10_000
+TOPICS_CREATED_AT_ONCE_MAX = 1_000  # automatic creations under way
 CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
 METADATA_BATCH_BYTES_MAX = 64 * MIB  # one command is one atomic batch: 10,000 partitions are about 1 MiB
 PRODUCER_ID_BLOCK_SIZE = 1_000

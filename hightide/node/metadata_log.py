@@ -10,11 +10,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import Any
 
 from hightide import limits
 from hightide.errors import ApiError, ErrorCode
-from hightide.metadata.controller import Controller, Decision
+from hightide.metadata.controller import Controller
+from hightide.metadata.decision import Decision, Reply
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.records import decode_record, encode_record
 from hightide.node.commits import GroupCommit
@@ -28,10 +28,11 @@ from hightide.storage.files import Files
 from hightide.storage.log import Log
 from hightide.storage.settings import LogSettings
 from hightide.wire.batches import build_batch
-from hightide.wire.messages.control_records import LeaderChangeMessage, Voter
+from hightide.wire.message import LogRecord
+from hightide.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
 from hightide.wire.records import ControlType, Record, control_key, iterate_headers, iterate_records
 
-Records = list[Any]
+Records = list[LogRecord]
 SETTINGS = LogSettings(max_message_bytes=limits.METADATA_BATCH_BYTES_MAX, retention_ms=-1)
 
 
@@ -78,8 +79,8 @@ class MetadataLog:
 
     def replay(self) -> None:
         """Read the whole log into the controller's image: the state before this process life."""
-        for base_offset, epoch, records in _stored_batches(self.log):
-            self.controller.replay(records, base_offset, epoch)
+        for last_offset, epoch, records in _stored_batches(self.log):
+            self.controller.replay(records, last_offset, epoch)
         self.image = self.controller.image
 
     def lead(self) -> None:
@@ -99,22 +100,19 @@ class MetadataLog:
                     raise AssertionError(f"winning an election does not ask for {effect}")
 
     def _append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
-        everyone = [Voter(voter_id=voter) for voter in voters]
+        everyone = [LeaderChangeMessageVoter(voter_id=voter) for voter in voters]
         change = LeaderChangeMessage(version=0, leader_id=self._node_id, voters=everyone, granting_voters=everyone)
         record = Record(0, self._clock.wall_ms(), control_key(ControlType.LEADER_CHANGE), change.encode(0), [])
         self._append_batch(build_batch([record], leader_epoch=epoch, control=True))
 
-    def _append_batch(self, batch: bytearray) -> int:
-        appended = self.log.append_as_leader(
-            memoryview(batch), self.replica.leader_epoch, self._clock.wall_ms(), internal=True
-        )
+    def _append_batch(self, batch: bytearray) -> None:
+        self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, self._clock.wall_ms(), internal=True)
         self.replica.log_advanced(self.log.end, self.log.synced_end)
         self._commits.dirty(self)
-        return appended.base_offset
 
     # ------------------------------------------------------------------ commands
 
-    async def propose(self, decide: Callable[[Controller], Decision]) -> Any:
+    async def propose(self, decide: Callable[[Controller], Decision[Reply]]) -> Reply:
         """Evaluate a command, append its records, and give its reply when everything it rests on is committed."""
         decision = decide(self.controller)
         if decision.records:
@@ -129,8 +127,8 @@ class MetadataLog:
             [Record(index, now_ms, None, encode_record(record), []) for index, record in enumerate(records)],
             leader_epoch=self.replica.leader_epoch,
         )
-        base_offset = self._append_batch(batch)
-        image, delta = self.controller.replay(records, base_offset, self.replica.leader_epoch)
+        self._append_batch(batch)
+        image, delta = self.controller.replay(records, self.log.end - 1, self.replica.leader_epoch)
         self._unpublished.append((self.log.end, image, delta))
 
     async def wait_committed(self, offset: int) -> None:
@@ -163,7 +161,7 @@ class MetadataLog:
 
 
 def _stored_batches(log: Log) -> Iterator[tuple[int, int, Records]]:
-    """Base offset, epoch and decoded records of each stored batch without control batches."""
+    """Last offset, epoch and decoded records of each stored batch without control batches."""
     offset = log.start
     while offset < log.end:
         read = log.read(offset, limits.METADATA_BATCH_BYTES_MAX, upper_bound=log.end, min_one_batch=True)
@@ -175,4 +173,4 @@ def _stored_batches(log: Log) -> Iterator[tuple[int, int, Records]]:
             offset = header.next_offset
             if not header.is_control:
                 records = [decode_record(record.value or b"") for record in iterate_records(data, position, header)]
-                yield header.base_offset, header.partition_leader_epoch, records
+                yield header.last_offset, header.partition_leader_epoch, records

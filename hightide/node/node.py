@@ -13,11 +13,13 @@ from collections.abc import Coroutine, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hightide import limits
 from hightide.errors import ApiError, ErrorCode
-from hightide.metadata.controller import Controller, Registration
+from hightide.metadata.controller import Controller
 from hightide.metadata.entities import CLUSTER_DEFAULT, Endpoint, ResourceType, Topic
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.settings.topic_values import TopicSettings
+from hightide.metadata.topic_names import check_topic_name
 from hightide.node.assignments import Assignments
 from hightide.node.checkpoints import Checkpointed, Checkpoints
 from hightide.node.commits import GroupCommit
@@ -36,6 +38,10 @@ from hightide.rules import ALL_ON, Rules
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
 from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from hightide.wire.messages.broker_registration import BrokerRegistrationRequest
+from hightide.wire.messages.broker_registration import Listener as RegisteredListener
+from hightide.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from hightide.node.config import Settings
@@ -78,7 +84,9 @@ class Node:
         self._sessions: dict[Session, None] = {}
         self._per_host: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._creating: set[str] = set()
         self._is_stopping = False
+        self.broker_epoch = -1
 
     # ------------------------------------------------------------------ start
 
@@ -123,7 +131,7 @@ class Node:
         )  # fmt: skip
         self.metadata = MetadataLog(
             opened,
-            Controller(self.settings),
+            Controller(Image(), self.settings),
             self.settings.node_id,
             self.files,
             self.clock,
@@ -137,11 +145,19 @@ class Node:
     def _listen(self) -> None:
         for address in self.settings.listener_addresses():
             try:
-                self.listeners.append(self._world.network.listen(address.host, address.port, partial(self._accept, address.name)))
+                self.listeners.append(
+                    self._world.network.listen(address.host, address.port, partial(self._accept, address.name))
+                )
             except OSError as error:
                 for listener in self.listeners:
                     listener.close()
                 raise StartError(f"can't listen on {address}: {error.strerror or error}") from error
+
+    @property
+    def advertised_address(self) -> str:
+        """Where clients reach this node first."""
+        endpoint = self.endpoints()[0]
+        return f"{endpoint.host}:{endpoint.port}"
 
     def endpoints(self) -> list[Endpoint]:
         """What clients are told: the advertised addresses, with the real port where 0 was asked for."""
@@ -156,17 +172,27 @@ class Node:
 
     async def _register(self) -> None:
         """R8: a new incarnation fences the old one, and takes no role before its registration is replayed."""
-        registration = Registration(
+        await self.metadata.propose(lambda controller: controller.bootstrap())
+        registration = BrokerRegistrationRequest(
             broker_id=self.settings.node_id,
+            cluster_id=self.directory.identity.cluster_id,
             incarnation_id=self.entropy.token(16),
-            directory_id=self.directory.identity.directory_id,
-            endpoints=self.endpoints(),
+            listeners=[
+                RegisteredListener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in self.endpoints()
+            ],
             rack=self.settings.broker_rack,
+            log_dirs=[self.directory.identity.directory_id],
+            previous_broker_epoch=self.directory.state.broker_epoch,
         )
-        broker_epoch = await self.metadata.propose(lambda controller: controller.register_broker(registration))
-        self.directory.store_broker_epoch(broker_epoch)
+        metadata = self.metadata
+        reply = await metadata.propose(lambda controller: controller.register_broker(registration, metadata.log.end))
+        if reply.error_code:
+            raise StartError(f"the controller refused this broker: {ErrorCode(reply.error_code).name}")
+        self.broker_epoch = reply.broker_epoch
+        self.directory.store_broker_epoch(self.broker_epoch)
         self.directory.acknowledge_unclean()
-        await self.metadata.propose(lambda controller: controller.unfence_broker(self.settings.node_id, broker_epoch))
+        await metadata.propose(lambda controller: controller.unfence_broker(self.settings.node_id, self.broker_epoch))
 
     # ------------------------------------------------------------------ stop
 
@@ -272,10 +298,41 @@ class Node:
         )
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
-        block: tuple[int, int] = await self.metadata.propose(
-            lambda controller: controller.allocate_producer_ids(self.settings.node_id)
-        )
-        return block
+        request = AllocateProducerIdsRequest(broker_id=self.settings.node_id, broker_epoch=self.broker_epoch)
+        reply = await self.metadata.propose(lambda controller: controller.allocate_producer_ids(request))
+        if reply.error_code:
+            raise ApiError(ErrorCode(reply.error_code))
+        return reply.producer_id_start, reply.producer_id_len
+
+    def check_topic_name(self, name: str) -> None:
+        """ApiError when no topic may have this name."""
+        check_topic_name(name)
+
+    def auto_create(self, name: str) -> None:
+        """Begin to create a topic that somebody asked for; ApiError when that can't be."""
+        check_topic_name(name)
+        if name not in self._creating:
+            if len(self._creating) >= limits.TOPICS_CREATED_AT_ONCE_MAX:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+            self._creating.add(name)
+            self.spawn(self._auto_create(name))
+
+    async def _auto_create(self, name: str) -> None:
+        topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        try:
+            reply = await self.create_topics(CreateTopicsRequest(topics=[topic]))
+            for result in reply.topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    log.warning("topic %s was not created: %s", name, result.error_message)
+        finally:
+            self._creating.discard(name)
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics; their partitions are open here when this returns."""
+        new_id = partial(self.entropy.token, 16)
+        reply = await self.metadata.propose(lambda controller: controller.create_topics(request, new_id))
+        await self.assignments.settled()
+        return reply
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         """The settings that were made for one topic; ApiError when there is none of that name."""

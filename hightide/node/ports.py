@@ -109,8 +109,22 @@ class Entropy(Protocol):
 class World(Protocol):
     """Everything together."""
 
-    network: Network
-    clock: Clock
-    files: Files
-    syncer: Syncer
-    entropy: Entropy
+    @property
+    def network(self) -> Network:
+        """Connections."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+
+    @property
+    def files(self) -> Files:
+        """Disk."""
+
+    @property
+    def syncer(self) -> Syncer:
+        """fsync."""
+
+    @property
+    def entropy(self) -> Entropy:
+        """Random bytes."""

@@ -311,7 +311,7 @@ class SocketNetwork:
                 sock.close()
                 error = caught
                 continue
-            connection = self.wrap(sock, f"{address[0]}:{address[1]}")
+            connection = self.wrap(sock, f"{host}:{port}")
             connection.start(receiver(connection))
             return connection
         raise error

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 READ_COMMITTED = 1
+LEADER_EPOCH_FROM = 4
 CONSUMER = -1  # replica ids below: -2 is the debugging consumer, others are brokers; both see the whole log
 
 
@@ -48,7 +49,7 @@ def handle(node: "Node", message: ListOffsetsRequest, request: "Request") -> Lis
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(node, message, topic.name, partition, (topic.name, partition.partition_index) in repeated)
+                    _answer(node, message, request.version, topic.name, partition, repeated)
                     for partition in topic.partitions
                 ],
             )
@@ -58,13 +59,18 @@ def handle(node: "Node", message: ListOffsetsRequest, request: "Request") -> Lis
 
 
 def _answer(
-    node: "Node", message: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, repeated: bool
+    node: "Node",
+    message: ListOffsetsRequest,
+    version: int,
+    topic: str,
+    asked: ListOffsetsPartition,
+    repeated: set[tuple[str, int]],
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, offset=NO_OFFSET, timestamp=NO_TIMESTAMP, leader_epoch=NO_EPOCH
     )
     try:
-        if repeated:
+        if (topic, asked.partition_index) in repeated:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         partition = node.partition(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
@@ -72,7 +78,9 @@ def _answer(
     except ApiError as error:
         answer.error_code = error.code
         return answer
-    answer.offset, answer.timestamp, answer.leader_epoch = found
+    answer.offset, answer.timestamp = found.offset, found.timestamp
+    if version >= LEADER_EPOCH_FROM:
+        answer.leader_epoch = found.epoch
     return answer
 
 

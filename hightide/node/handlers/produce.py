@@ -59,7 +59,8 @@ def _handle_one(node: "Node", request: "Request", produce: Produce) -> Sequence[
         result = PartitionResult(index, appended.base_offset, appended.append_time, appended.log_start)
         parked = ParkedProduce(node, request, [(topic, [result])])
         parked.expect(partition, 0, result, appended.last_offset + 1)
-        return parked.park(produce.timeout_ms)
+        parked.park(produce.timeout_ms)
+        return PARKED
     if acks == NONE:
         return NO_ANSWER
     return request.framed(
@@ -91,7 +92,8 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
             if produce.acks == ALL and partition.must_wait(appended):
                 parked.expect(partition, number, result, appended.last_offset + 1)
     if parked.is_waiting:
-        return parked.park(produce.timeout_ms)
+        parked.park(produce.timeout_ms)
+        return PARKED
     return _answer(request, produce, results)
 
 
@@ -169,7 +171,6 @@ class ParkedProduce:
     def park(self, timeout_ms: int) -> None:
         """Begin to wait."""
         self._node.deadlines.add(self, max(0, timeout_ms) / 1000)
-        return PARKED
 
     def committed(self, number: int) -> None:
         """A partition's batch is committed."""
