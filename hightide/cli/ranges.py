@@ -22,7 +22,7 @@ _TIME = (
     r"|@\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:\d\d)?|@\d+"
 )
 _POINT = rf"start|end|-?\d+|{_TIME}"
-_RANGE = re.compile(rf"(?P<first>{_POINT})?(?P<colon>:)?(?P<last>{_POINT})?")
+_RANGE = re.compile(rf"(?P<first>{_POINT})?(?P<to>:(?P<last>{_POINT})?)?")
 _STEP = re.compile(r"(\d+)(ms|[smhdw])")
 _STEP_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
@@ -62,7 +62,7 @@ def parse_range(text: str, now_ms: int) -> OffsetRange:
         )
     first, last = match["first"], match["last"]
     beginning = _point(first, now_ms) if first else START
-    if match["colon"] is None:
+    if match["to"] is None:
         return OffsetRange(beginning, END)
     return OffsetRange(beginning, _point(last, now_ms) if last else None)
 
