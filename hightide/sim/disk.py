@@ -145,8 +145,9 @@ class SimulatedDisk:
     def kill(self) -> None:
         """The process is gone, the operating system lives: everything written stays, synced or not."""
         self.life += 1
-        self._crashed = False
-        self._crash_at = 0
+        if self._crashed:
+            self._crashed = False
+            self._crash_at = 0
 
     def power_loss(self, rng: Random | int, outcomes: tuple[str, ...] = OUTCOMES) -> None:
         """The machine is gone. What was not synced meets one of `outcomes` each."""

@@ -165,8 +165,10 @@ class _Recovery:
             self._epochs = EpochHistory.load(self._files, self._directory, self._rules)
         except CorruptionError:
             self._epochs = EpochHistory(self._files, self._directory, rules=self._rules)
-        if self._epochs.latest == NO_EPOCH:
-            # Lost or damaged. Batches carry their epochs, so a scan of them all brings it back (R3).
+        if self._epochs.epoch_at(max(self._facts.log_start, self._segments[0].base)) == NO_EPOCH:
+            # Lost, damaged, or cut for a log start that did not last itself. Batches carry their epochs, so a scan of
+            # them all brings it back (R3).
+            self._epochs = EpochHistory(self._files, self._directory, rules=self._rules)
             self._epochs_known = False
 
     def _trust_seals(self) -> int:
@@ -278,7 +280,8 @@ class _Recovery:
         self._epochs.truncate_from_end(end)
         if not self._facts.clean:
             for segment in self._segments:
-                if segment.end > self._facts.synced_floor:
+                # The last one in any case: it may have been cut by a truncation that did not last.
+                if segment.end > self._facts.synced_floor or segment is self._segments[-1]:
                     self._rewrite(segment)
         if end < start:
             self._start_over(start)
