@@ -1,4 +1,4 @@
-"""A world in memory: connections are queues, the disk is the simulated one, fsync happens between two turns of the loop.
+"""A world in memory: connections are queues, the disk is the simulated one, fsync takes a few turns of the loop.
 
 The node runs in it unchanged, which is what `node.ports` are for.
 """
@@ -103,8 +103,11 @@ class MemoryNetwork:
         return connection
 
 
+SYNC_TURNS = 50  # an fsync takes longer than an answer
+
+
 class MemorySyncer:
-    """fsync at the end of the turn; `held` keeps it back until `release`, to look at what is not synced yet."""
+    """fsync a few turns later; `held` keeps it back until `release`, to look at what is not synced yet."""
 
     def __init__(self) -> None:
         self.held = False
@@ -112,7 +115,13 @@ class MemorySyncer:
 
     def sync(self, files: Sequence[Syncable], done: Callable[[Exception | None], None]) -> None:
         self._waiting.append((files, done))
-        asyncio.get_running_loop().call_soon(self._run)
+        self._later(SYNC_TURNS)
+
+    def _later(self, turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(self._later, turns - 1)
+        else:
+            self._run()
 
     def _run(self) -> None:
         if self.held:
@@ -159,13 +168,19 @@ class MemoryBroker:
         flags = {"log.dirs": "/data", "node.id": "1"} | {
             name.replace("_", "."): value for name, value in settings.items()
         }
-        self.node = Node(self.world, Settings.load(None, {}, flags), rules)
+        self.node = Node(self.world, Settings.load(None, {}, flags), rules, reserve_bytes=64 * 1024)
         self._correlation_id = 0
 
     async def start(self) -> "MemoryBroker":
         await self.node.start()
         self.connection = self.world.network.client()
         return self
+
+    def die(self) -> None:
+        """The process is gone: none of its timers may act on the disk any more."""
+        self.world.syncer.held = True
+        self.node.checkpoints.stop()
+        self.node.housekeeping.stop()
 
     def send(self, message: ApiMessage, version: int) -> int:
         """Send without waiting; the correlation id."""

@@ -107,7 +107,6 @@ class MetadataLog:
 
     def _append_batch(self, batch: bytearray) -> None:
         self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, self._clock.wall_ms(), internal=True)
-        self.replica.log_advanced(self.log.end, self.log.synced_end)
         self._commits.dirty(self)
 
     # ------------------------------------------------------------------ commands
@@ -130,6 +129,7 @@ class MetadataLog:
         self._append_batch(batch)
         image, delta = self.controller.replay(records, self.log.end - 1, self.replica.leader_epoch)
         self._unpublished.append((self.log.end, image, delta))
+        self.synced()
 
     async def wait_committed(self, offset: int) -> None:
         """Return when everything below `offset` is committed."""
@@ -141,7 +141,7 @@ class MetadataLog:
         await future
 
     def synced(self) -> None:
-        """A group commit reached this log: publish what is committed now, then let the replies go."""
+        """The log moved: publish what is committed now, then let the replies go."""
         self.replica.log_advanced(self.log.end, self.log.synced_end)
         high_watermark = self.high_watermark
         while self._unpublished and self._unpublished[0][0] <= high_watermark:

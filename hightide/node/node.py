@@ -59,7 +59,13 @@ class StartError(Exception):
 class Node:
     """A broker with its controller. Handlers get it as their world."""
 
-    def __init__(self, world: World, settings: "Settings", rules: Rules = ALL_ON) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: "Settings",
+        rules: Rules = ALL_ON,
+        reserve_bytes: int = limits.RESERVE_BYTES,
+    ) -> None:
         self.settings = settings
         self.rules = rules
         self.clock = world.clock
@@ -81,6 +87,7 @@ class Node:
         self.metadata: MetadataLog
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._world = world
+        self._reserve_bytes = reserve_bytes
         self._sessions: dict[Session, None] = {}
         self._per_host: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -94,7 +101,12 @@ class Node:
         """Be ready for clients when this returns."""
         settings, world = self.settings, self._world
         self.directory = LogDirectory.open(
-            world.files, settings.log_directory, node_id=settings.node_id, token=self.entropy.token, rules=self.rules
+            world.files,
+            settings.log_directory,
+            node_id=settings.node_id,
+            token=self.entropy.token,
+            rules=self.rules,
+            reserve_bytes=self._reserve_bytes,
         )
         self._record = SyncedRecord(self.directory.synced_ends, self.clock, world.syncer, self._disk_failed)
         self.commits = GroupCommit(self.clock, world.syncer, self._record.record, self._disk_failed)

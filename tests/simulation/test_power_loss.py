@@ -24,6 +24,7 @@ async def lost_after(count: int, seed: int, rules: Rules) -> list[bytes]:
         answer = await broker.call(produce("t", [value]), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
         acknowledged.append(value)
+    broker.die()
     disk.power_loss(random.Random(f"{seed}:power"))
     again = await MemoryBroker(disk, seed=seed + 1000).start()
     found = values_of(await again.call(fetch("t"), 12))
