@@ -13,7 +13,7 @@ from rich.console import Console
 from bench import machine
 from bench.plan import Plan, full, quick
 from bench.programs import BUILT, FailedError, MissingError
-from bench.report import Report
+from bench.report import WIDTH_ELSEWHERE, Report
 from bench.small_requests import SmallRequests
 from bench.startup import Startup
 from bench.throughput import Throughput
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; may be repeated")
     parser.add_argument("--dir", type=Path, default=BUILT / "data", help="where the brokers keep their data")
     options = parser.parse_args()
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_ELSEWHERE)
     directory = options.dir.resolve() / f"bench-{os.getpid()}"
     directory.mkdir(parents=True)
     plan = (quick if options.quick else full)(directory, lambda text: console.print(text, highlight=False))
@@ -47,8 +47,11 @@ def main() -> int:
     report = Report(rows, plan.runs_needed, versions, load)
     report.table(console)
     console.print(f"Took {time.monotonic() - started:.0f} s.", highlight=False)
+    (BUILT / "last.json").write_text(report.json())
     if options.quick or options.only:
-        console.print("Part of the bench only: nothing was written to docs/benchmarks.", highlight=False)
+        console.print(
+            "Part of the bench only: run by run in .bench/last.json, nothing in docs/benchmarks.", highlight=False
+        )
     elif not report.has_figures:
         console.print("Not one row can be trusted: nothing was written. Run it beside nothing else.", highlight=False)
         return 1

@@ -28,6 +28,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _environment() -> dict[str, str]:
+    """Ours without what changes a broker: its settings, and what keeps Python from storing the bytecode it compiled,
+    without which every start compiles the whole package again."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("HIGHTIDE_", "PYTHON"))}
+
+
 class Broker:
     """One `hightide server`; used as a context manager, it is killed and its data removed at the end."""
 
@@ -57,11 +63,10 @@ class Broker:
 
     def start(self) -> None:
         """Execute the command; `started` is when."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("HIGHTIDE_")}
         with open(self.directory / "server.log", "ab") as log:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
-                [COMMAND, "server", "--config", self._config], stdout=log, stderr=log, env=environment
+                [COMMAND, "server", "--config", self._config], stdout=log, stderr=log, env=_environment()
             )
 
     def connect(self) -> socket.socket:

@@ -12,7 +12,8 @@ from rich.table import Table
 from bench.machine import CORES
 from bench.trials import Figure, Goal, Refusal, Row
 
-COLUMNS = ("what", "durability", "acks", "measured", "goal", "runs (range)", "beside it")
+COLUMNS = ("what", "mode", "measured", "goal", "runs (range)", "beside it")
+WIDTH_ELSEWHERE = 132  # of a table that goes to a file or a pipe
 REACHED, MISSED = "reached", "missed"
 
 INTRODUCTION = """\
@@ -20,8 +21,10 @@ INTRODUCTION = """\
 
 Written by `make bench`. Figures are medians of runs that alternate with runs of their reference on the same machine in
 the same minute: librdkafka against its own in-process mock, an echo server on the broker's sockets and event loop, a
-bare receive + CRC-32C + write of the same bytes. Only ratios carry over to another machine. A row without a figure says
-why the runs could not be trusted. The goals are set for `hightide.durability=replicated`.
+bare receive + CRC-32C + write of the same bytes; one-record requests come over 50 connections with one outstanding on
+each; the first record is counted from the execution of `hightide server` to its acknowledgement. Only ratios carry over
+to another machine. A row without a figure says why its runs could not be trusted. The goals are set for
+`hightide.durability=replicated`.
 """
 
 
@@ -47,6 +50,8 @@ class Report:
         for row in self._rows:
             table.add_row(*self._cells(row))
         console.print(table)
+        for text in self._refusals():
+            console.print(text, highlight=False)
 
     def markdown(self) -> str:
         """The page."""
@@ -54,7 +59,8 @@ class Report:
         lines.append("| " + " | ".join(COLUMNS) + " |")
         lines.append("|" + " --- |" * len(COLUMNS))
         lines += ["| " + " | ".join(self._cells(row)) + " |" for row in self._rows]
-        return "\n".join(lines) + "\n"
+        lines += ["", *(f"- {text}" for text in self._refusals())]
+        return "\n".join(lines).rstrip() + "\n"
 
     def json(self) -> str:
         """Everything, run by run."""
@@ -74,15 +80,23 @@ class Report:
 
     def _cells(self, row: Row) -> tuple[str, ...]:
         verdict = row.verdict(self._needed)
-        head = (row.title, row.durability, row.acks)
+        head = (row.title, _mode(row))
         goal = _goal(row.goal, row.unit)
         if isinstance(verdict, Refusal):
-            return (*head, f"no figure: {verdict.reason}", goal, str(len(row.trials)), _beside(row))
+            return (*head, "no figure", goal, str(len(row.trials)), _beside(row))
         if row.goal is not None:
             goal += f", {REACHED if row.goal.reached(verdict.value) else MISSED}"
         left_out = f", {verdict.left_out} left out" if verdict.left_out else ""
         spread = f"{verdict.runs} ({_number(verdict.low, row.unit)}-{_number(verdict.high, row.unit)}){left_out}"
         return (*head, _number(verdict.value, row.unit), goal, spread, _beside(row))
+
+    def _refusals(self) -> list[str]:
+        verdicts = [(row, row.verdict(self._needed)) for row in self._rows]
+        return [
+            f"No figure for {row.title}, {_mode(row)}: {verdict.reason}."
+            for row, verdict in verdicts
+            if isinstance(verdict, Refusal)
+        ]
 
     def _row(self, row: Row) -> dict[str, Any]:
         verdict = row.verdict(self._needed)
@@ -101,6 +115,10 @@ class Report:
             {"value": trial.value, "disturbance": trial.disturbance, **trial.beside} for trial in row.trials
         ]
         return result
+
+
+def _mode(row: Row) -> str:
+    return f"{row.durability}, acks={row.acks}" if row.acks else row.durability
 
 
 def _number(value: float, unit: str) -> str:

@@ -39,7 +39,7 @@ class SmallRequests:
         """Every durability with acks=all."""
         rows = [
             Row(
-                f"one-record requests over {CONNECTIONS} connections: share of the echo server",
+                "one-record requests / echo server",
                 durability, "all", "share", SHARE_OF_ECHO if durability == "replicated" else None,
             )
             for durability in DURABILITIES

@@ -55,10 +55,8 @@ class Throughput:
         for durability in DURABILITIES:
             share_goal, cost_goal = (SHARE_OF_MOCK, TIMES_THE_FLOOR) if durability == "replicated" else (None, None)
             for acks in ACKS:
-                shares.append(Row("librdkafka at 1 KiB: share of its mock", durability, acks, "share", share_goal))
-                costs[durability, acks] = Row(
-                    "broker CPU per MB: times the floor", durability, acks, "times", cost_goal
-                )
+                shares.append(Row("librdkafka at 1 KiB / its mock", durability, acks, "share", share_goal))
+                costs[durability, acks] = Row("broker CPU per MB / the floor", durability, acks, "times", cost_goal)
         self._plan.say(f"Throughput: runs of {self._megabytes} MB in messages of {MESSAGE_BYTES} bytes")
         self._around = self._references()
         self._plan.repeat(shares, lambda row: self._trial(row, costs[row.durability, row.acks]))
