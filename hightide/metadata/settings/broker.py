@@ -47,7 +47,7 @@ OWN_DEFAULTS: Final = {
 }
 PROFILES: Final[dict[str, dict[str, str]]] = {
     "standard": {},
-    "dev": {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "1000"},
+    "dev": {"log.segment.delete.delay.ms": "1000"},
 }
 
 

@@ -51,9 +51,9 @@ def test_roll_times_in_hours() -> None:
 
 
 def test_the_dev_profile_shortens_timers_below_what_somebody_said() -> None:
-    assert BrokerSettings({"hightide.profile": "dev"}).log_retention_check_interval_ms == 1000
-    said = {"hightide.profile": "dev", "log.retention.check.interval.ms": "7"}
-    assert BrokerSettings(said).log_retention_check_interval_ms == 7
+    assert BrokerSettings({"hightide.profile": "dev"}).log_segment_delete_delay_ms == 1000
+    said = {"hightide.profile": "dev", "log.segment.delete.delay.ms": "7"}
+    assert BrokerSettings(said).log_segment_delete_delay_ms == 7
 
 
 def test_min_insync_replicas_is_never_taken_from_a_brokers_file() -> None:
