@@ -24,7 +24,7 @@ def alter_configs(view: View, request: legacy.AlterConfigsRequest) -> Decision[l
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for wish in request.resources:
         response = legacy.AlterConfigsResourceResponse(
-            resource_type=wish.resource_type, resource_name=wish.resource_name
+            resource_type=wish.resource_type, resource_name=wish.resource_name, error_message=None
         )
         try:
             resource = _once(view, counts, wish.resource_type, wish.resource_name)
@@ -45,7 +45,7 @@ def incremental_alter_configs(
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     for wish in request.resources:
         response = incremental.AlterConfigsResourceResponse(
-            resource_type=wish.resource_type, resource_name=wish.resource_name
+            resource_type=wish.resource_type, resource_name=wish.resource_name, error_message=None
         )
         try:
             resource = _once(view, counts, wish.resource_type, wish.resource_name)

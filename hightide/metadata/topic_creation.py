@@ -82,6 +82,7 @@ class Creation:
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
+            error_message=None,
             num_partitions=len(partitions),
             replication_factor=len(partitions[0].replicas),
             configs=self._described(overrides),

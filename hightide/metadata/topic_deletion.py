@@ -26,7 +26,7 @@ def delete_topics(view: View, request: DeleteTopicsRequest, version: int) -> Dec
     records: list[LogRecord] = []
     results = []
     for wish in wishes:
-        result = DeletableTopicResult(name=wish.name, topic_id=wish.topic_id)
+        result = DeletableTopicResult(name=wish.name, topic_id=wish.topic_id, error_message=None)
         try:
             _check_wish(view, wish, version)
             if wish.name is not None and names[wish.name] > 1:

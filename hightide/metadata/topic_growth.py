@@ -26,7 +26,7 @@ def create_partitions(
     results = []
     total = view.image.index.partition_count
     for wish in request.topics:
-        result = CreatePartitionsTopicResult(name=wish.name)
+        result = CreatePartitionsTopicResult(name=wish.name, error_message=None)
         try:
             if counts[wish.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")

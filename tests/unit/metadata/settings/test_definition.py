@@ -11,7 +11,7 @@ REFUSED = [
     ("retention.ms", "", "Invalid value  for configuration retention.ms: Not a number of type LONG"),
     ("retention.ms", "1_000", "Invalid value 1_000 for configuration retention.ms: Not a number of type LONG"),
     ("segment.bytes", "10", "Invalid value 10 for configuration segment.bytes: Value must be at least 1048576"),
-    ("segment.bytes", "2147483648", "Invalid value 2147483648 for configuration segment.bytes: Not a number of type INT"),
+    ("flush.ms", "9" * 20, f"Invalid value {'9' * 20} for configuration flush.ms: Not a number of type LONG"),
     ("segment.bytes", "0x10", "Invalid value 0x10 for configuration segment.bytes: Not a number of type INT"),
     (
         "compression.type",
