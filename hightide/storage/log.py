@@ -471,7 +471,11 @@ class Log:
         self._publish_end(end)
 
     def truncate_fully(self, new_start: int) -> None:
-        """Drop everything and begin anew at `new_start`, as a follower that fell out of its leader's log does."""
+        """Drop everything and begin anew at `new_start`, as a follower that fell out of its leader's log does.
+
+        The caller has durably lowered everything remembered of this log to 0 before (R17): a log that begins behind its
+        remembered start otherwise looks like one that lost its first segment.
+        """
         if self.failure is not None:
             raise StorageError(self.failure)
         self.truncation_generation += 1

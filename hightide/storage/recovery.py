@@ -158,6 +158,14 @@ class _Recovery:
                     f"{self._directory} has no segments, but was synced up to {self._facts.synced_floor}"
                 )
             self._segments.append(Segment.open(self._files, self._directory, start, create=True))
+        elif (
+            self._segments[0].base > start
+            and self._facts.synced_floor > start
+            and self._rules.r17_quarantine_synced_corruption
+        ):
+            raise CorruptionError(
+                f"{self._directory} begins at {self._segments[0].base}, but was synced from {start} on"
+            )
 
     def _load_epochs(self) -> None:
         self._epochs_known = True

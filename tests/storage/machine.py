@@ -295,6 +295,7 @@ def _broken_producers(log: Log, stored: dict[int, bytes]) -> list[str]:
             found.append(
                 f"I23: producer {state.producer_id} should go on at {state.next_sequence}, not {known.next_sequence}"
             )
-        elif known.batches[-1:] != state.batches[-1:]:
+        elif [batch[:4] for batch in known.batches[-1:]] != [batch[:4] for batch in state.batches[-1:]]:
+            # Without the timestamp: Kafka's snapshots have one per producer, a later marker's if there is one.
             found.append(f"I23: the last batch of producer {state.producer_id} is not where it is")
     return found
