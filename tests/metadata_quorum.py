@@ -10,6 +10,7 @@ from hightide.metadata.entities import Partition, Topic
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.records import decode_record, encode_record
 from hightide.metadata.settings.broker_values import BrokerSettings
+from hightide.rules import ALL_ON, Rules
 from hightide.wire.messages.broker_registration import BrokerRegistrationRequest, Listener
 from hightide.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -31,8 +32,8 @@ def directory_of(broker_id: int) -> bytes:
 class Quorum:
     """The controller, its log, and shorthands for commands."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self.controller = Controller(Image(), BrokerSettings(settings or {}))
+    def __init__(self, settings: Mapping[str, str] | None = None, *, rules: Rules = ALL_ON) -> None:
+        self.controller = Controller(Image(), BrokerSettings(settings or {}), rules=rules)
         self.log: list[bytes] = []
         self.delta = Delta()
         self._lives = 0

@@ -15,6 +15,7 @@ from hightide.metadata.entities import CLUSTER_DEFAULT, ResourceType
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.placement import Placement, round_robin
 from hightide.metadata.settings.broker_values import CLUSTER_ONLY, BrokerSettings
+from hightide.rules import ALL_ON, Rules
 from hightide.wire.message import LogRecord
 
 if TYPE_CHECKING:  # each command is loaded with its messages when it is first given: a start is lean
@@ -37,9 +38,17 @@ FEATURES: Final = {"metadata.version": 30, "eligible.leader.replicas.version": 1
 class Controller:
     """The newest appended image and the commands on it. `settings` are those this process was started with."""
 
-    def __init__(self, image: Image, settings: BrokerSettings, placement: Placement = round_robin) -> None:
+    def __init__(
+        self,
+        image: Image,
+        settings: BrokerSettings,
+        placement: Placement = round_robin,
+        *,
+        rules: Rules = ALL_ON,
+    ) -> None:
         self._static = settings
         self._placement = placement
+        self._rules = rules
         self.reset(image)
         # Successive topics begin at successive brokers. Kept in memory only: after a failover it need not continue
         # exactly, and a count of topics is a fair place to go on from.
@@ -151,4 +160,4 @@ class Controller:
         return unfence_broker(self._view(), broker_id, broker_epoch)
 
     def _view(self) -> View:
-        return View(self._image, self._settings)
+        return View(self._image, self._settings, self._rules)

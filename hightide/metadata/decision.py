@@ -7,6 +7,7 @@ from hightide.errors import ApiError, ErrorCode
 from hightide.metadata.entities import Broker, ResourceType, Topic
 from hightide.metadata.image import Image
 from hightide.metadata.settings.broker_values import BrokerSettings
+from hightide.rules import ALL_ON, Rules
 from hightide.wire.message import LogRecord
 
 Reply = TypeVar("Reply")
@@ -24,6 +25,7 @@ class View(NamedTuple):
 
     image: Image
     settings: BrokerSettings
+    rules: Rules = ALL_ON
 
     def topic_overrides(self, topic: Topic) -> Mapping[str, str]:
         """What was set for a topic."""

@@ -70,8 +70,9 @@ def _register(
         raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, what)
     _check_directories(view, request)
     records: list[LogRecord] = []
+    keeps_roles = same_life or not view.rules.r8_new_epoch_every_start
     epoch = former.epoch if former is not None and same_life else next_offset
-    if former is not None and not same_life:
+    if former is not None and not keeps_roles:
         hosted = view.image.index.hosted_by(request.broker_id)
         records, _ = _elections(view, hosted, _live_without(view, request.broker_id))
         epoch = next_offset + len(records)
@@ -83,7 +84,7 @@ def _register(
         tuple(Feature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features),
         request.rack,
         tuple(request.log_dirs),
-        fenced=former.fenced if former is not None and same_life else True,
+        fenced=former.fenced if former is not None and keeps_roles else True,
     )
     return Decision([*records, broker.to_record()], BrokerRegistrationResponse(broker_epoch=epoch))
 

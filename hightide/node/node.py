@@ -143,7 +143,7 @@ class Node:
         )  # fmt: skip
         self.metadata = MetadataLog(
             opened,
-            Controller(Image(), self.settings),
+            Controller(Image(), self.settings, rules=self.rules),
             self.settings.node_id,
             self.files,
             self.clock,

@@ -7,6 +7,7 @@ from hightide.limits import PRODUCER_ID_BLOCK_SIZE
 from hightide.metadata.controller import FEATURES
 from hightide.metadata.entities import Endpoint
 from hightide.metadata.settings.definition import INT64_MAX
+from hightide.rules import ALL_ON
 from hightide.types import NO_BROKER, PartitionKey
 from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from hightide.wire.messages.broker_registration import BrokerRegistrationRequest
@@ -51,6 +52,14 @@ def test_a_new_life_gets_new_leader_epochs_and_its_epoch_is_still_its_offset() -
     again = quorum.partition("t", 1)
     assert (again.leader, again.leader_epoch, again.in_sync_replicas) == (1, before + 2, (1,))
     assert again.eligible_leader_replicas == ()
+
+
+def test_without_the_rule_a_former_life_could_go_on_leading() -> None:
+    quorum = Quorum(rules=ALL_ON.without("r8_new_epoch_every_start"))
+    quorum.start(1)
+    quorum.create("t", 1)
+    quorum.register(1)
+    assert (quorum.partition("t").leader, quorum.partition("t").leader_epoch) == (1, 0)
 
 
 def test_a_new_life_in_a_cluster_hands_leadership_over() -> None:
