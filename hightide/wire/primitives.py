@@ -138,9 +138,13 @@ class Reader:
     def _text(self, length: int) -> str:
         if not 0 <= length <= STRING_BYTES_MAX:
             raise ProtocolError(f"a string of {length} bytes")
-        start = self._take(length)
+        start = self.position
+        end = start + length
+        if end > self.end:
+            raise self._truncated(length)
+        self.position = end
         try:
-            return str(self.view[start : start + length], "utf-8")
+            return str(self.view[start:end], "utf-8")
         except UnicodeDecodeError as error:
             raise ProtocolError(f"a string is not UTF-8: {error.reason}") from None
 
@@ -260,6 +264,9 @@ class Reader:
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
+    if 0 <= value <= 0x7F:
+        out.append(value)
+        return
     if not 0 <= value <= VARINT_MAX:
         raise ProtocolError(f"{value} does not fit an unsigned varint")
     while value > 0x7F:
@@ -299,7 +306,10 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
 
 def write_compact_string(out: bytearray, value: str) -> None:
     encoded = _utf8(value)
-    write_unsigned_varint(out, len(encoded) + 1)
+    if len(encoded) < 0x7F:
+        out.append(len(encoded) + 1)
+    else:
+        write_unsigned_varint(out, len(encoded) + 1)
     out += encoded
 
 
