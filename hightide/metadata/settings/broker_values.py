@@ -92,6 +92,7 @@ class BrokerSettings:
         self.dynamic_default = dict(dynamic_default)
         self.dynamic_broker = dict(dynamic_broker)
         self.profile_values = PROFILES.get(self.static.get("hightide.profile", "standard"), {})
+        self.topic_values: dict[str, Value] = {}  # filled by topic_values when first needed
         self._values: dict[str, Value] = {}
         for name, setting in BROKER_SETTINGS.items():
             given = next(self.given(name), None)

@@ -1,6 +1,7 @@
 """The settings that count for one topic: its own over the broker's over the defaults."""
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from hightide.metadata.settings.broker import BROKER_SETTINGS
 from hightide.metadata.settings.broker_values import BrokerSettings, Given, Source, attribute, milliseconds
@@ -39,16 +40,28 @@ class TopicSettings:
     durability: str
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerSettings) -> None:
-        self._values: dict[str, Value] = {}
-        for name, setting in TOPIC_SETTINGS.items():
-            self._values[name] = effective(setting, overrides, broker)
-            setattr(self, attribute(name), self._values[name])
+        self._values = dict(_without_overrides(broker))
+        for name, text in overrides.items():
+            if name in TOPIC_SETTINGS:
+                self._values[name] = TOPIC_SETTINGS[name].parse(text)
+        for name, value in self._values.items():
+            setattr(self, _ATTRIBUTES[name], value)
 
     def get(self, name: str) -> Value:
         """The value of one setting, typed; SettingError when topics do not have it."""
         if name not in self._values:
             raise SettingError(unknown_topic_setting(name))
         return self._values[name]
+
+
+_ATTRIBUTES: Final = {name: attribute(name) for name in TOPIC_SETTINGS}
+
+
+def _without_overrides(broker: BrokerSettings) -> dict[str, Value]:
+    """What a topic without own settings gets: resolved once for all topics of a broker's settings."""
+    if not broker.topic_values:
+        broker.topic_values.update((name, effective(s, {}, broker)) for name, s in TOPIC_SETTINGS.items())
+    return broker.topic_values
 
 
 def effective(setting: Setting, overrides: Mapping[str, str], broker: BrokerSettings) -> Value:
