@@ -28,7 +28,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = open_log(self.disk, SETTINGS)
         self.model: dict[int, tuple[int, bytes]] = {}
         self.bases: list[int] = []
-        self.end = self.start = self.synced_end = 0
+        self.end = self.start = self.synced_end = self.recovery_point = 0
         self.epoch = 0
         self.written = 0
 
@@ -65,6 +65,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.truncate(offset, NOW_MS)
         self.forget_from(offset)
         self.synced_end = min(self.synced_end, offset)
+        self.recovery_point = min(self.recovery_point, offset)
 
     @rule(forward=st.integers(0, 12))
     def delete_records(self, forward: int) -> None:
@@ -79,6 +80,10 @@ class LogMachine(RuleBasedStateMachine):
         self.synced_end = self.end
 
     @rule()
+    def checkpoint(self) -> None:
+        self.recovery_point = self.log.write_checkpoints()
+
+    @rule()
     def stop_and_start(self) -> None:
         self.log.close(clean=True)
         self.disk.kill()
@@ -87,7 +92,6 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        self.log.write_checkpoints()
         self.disk.kill()
         self.reopen(clean=False)
         assert self.log.end == self.end
@@ -101,11 +105,17 @@ class LogMachine(RuleBasedStateMachine):
         self.forget_from(self.log.end)
 
     def reopen(self, *, clean: bool) -> None:
-        point = self.end if clean else self.synced_end
+        if clean:
+            self.recovery_point = self.synced_end = self.end
         self.log = open_log(
             self.disk,
             SETTINGS,
-            OpenFacts(clean=clean, recovery_point=self.synced_end, recorded_synced_end=point, log_start=self.start),
+            OpenFacts(
+                clean=clean,
+                recovery_point=self.recovery_point,
+                recorded_synced_end=self.synced_end,
+                log_start=self.start,
+            ),
         )
         self.synced_end = self.log.synced_end
         assert self.synced_end == self.log.end
