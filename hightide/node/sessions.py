@@ -17,6 +17,8 @@ from hightide.errors import ProtocolError
 from hightide.node.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api
 from hightide.node.ports import Connection, Part
 from hightide.storage.files import FileSlice
+from hightide.wire.primitives import Reader
+from hightide.wire.versions import request_class
 
 if TYPE_CHECKING:
     from hightide.node.node import Node
@@ -139,9 +141,8 @@ class Session:
         return Request(self, api, version, correlation_id, data[position:], len(data))
 
     def _handle_message(self, api: Api, request: Request) -> Sequence[Part] | None:
-        from hightide.wire.versions import request_class
-
-        message = request_class(api.key).decode(request.body, request.version)
+        # Bytes behind the message are ignored, as Kafka does: librdkafka appends some to Metadata for all topics.
+        message = request_class(api.key).read(Reader(request.body), request.version)
         result = api.handle(self._node, message, request)
         if isinstance(result, Coroutine):
             self._node.spawn(self._finish(request, result))
@@ -240,8 +241,6 @@ def _skip_tagged_fields(data: memoryview, position: int) -> int:
     """The position after a request header's tagged fields, nearly always a single zero byte."""
     if position < len(data) and data[position] == 0:
         return position + 1
-    from hightide.wire.primitives import Reader
-
     reader = Reader(data, position)
     reader.read_unknown_tagged_fields()
     return reader.position

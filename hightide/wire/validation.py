@@ -101,7 +101,9 @@ def validate_for_produce(
         header
     )
     if magic != MAGIC:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"magic {magic}: only record batches of version 2 are accepted")
+        # Older formats were once valid, so Kafka names them politely; a higher magic is noise to it.
+        code = ErrorCode.INVALID_RECORD if 0 <= magic < MAGIC else ErrorCode.CORRUPT_MESSAGE
+        raise ApiError(code, f"magic {magic}: only record batches of version 2 are accepted")
     if length + LENGTH_OVERHEAD != size:
         raise _wrong_length(length, size)
     if size > policy.max_message_bytes:

@@ -65,12 +65,11 @@ def _entry(setting: DescribedSetting, message: DescribeConfigsRequest) -> Descri
         config_source=setting.source,
         is_sensitive=setting.is_sensitive,
         config_type=setting.type,
+        documentation=setting.documentation if message.include_documentation else None,
     )
     if message.include_synonyms:
         entry.synonyms = [
             DescribeConfigsSynonym(name=synonym.name, value=synonym.text, source=synonym.source)
             for synonym in setting.synonyms
         ]
-    if message.include_documentation:
-        entry.documentation = setting.documentation
     return entry
