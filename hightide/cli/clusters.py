@@ -17,6 +17,11 @@ from hightide.errors import ApiError
 application = typer.Typer(no_args_is_help=True, help="The cluster: describe, status.")
 
 
+def add_to(parent: typer.Typer) -> None:
+    """Make it part of the command line."""
+    parent.add_typer(application, name="cluster")
+
+
 class BrokerFacts(TypedDict):
     """One broker; sizes are None when it did not tell."""
 

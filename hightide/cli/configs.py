@@ -12,6 +12,11 @@ from hightide.cli.server import load_settings, split_setting
 application = typer.Typer(no_args_is_help=True, help="Settings: show.")
 
 
+def add_to(parent: typer.Typer) -> None:
+    """Make it part of the command line."""
+    parent.add_typer(application, name="config")
+
+
 @application.callback()
 def settings() -> None:
     """Settings: show."""

@@ -1,5 +1,6 @@
 """`hightide consume`: print records of a topic, from anywhere to anywhere."""
 
+import os
 import sys
 import time
 from contextlib import aclosing
@@ -18,6 +19,11 @@ from hightide.client.cluster import Cluster
 from hightide.client.consumer import Consumer
 from hightide.client.metadata import Topic
 from hightide.types import TopicPartition
+
+
+def add_to(application: typer.Typer) -> None:
+    """Make it part of the command line."""
+    application.command("consume")(consume)
 
 
 def consume(
@@ -59,7 +65,8 @@ def consume(
         total = sum((part.end or part.start) - part.start for part in ranges.values())
         consumer = Consumer(cluster, ranges, read_committed=read_committed)
         sys.stdout.buffer.write(heading_of(output))
-        with progress(f"reading {topic}", None if wanted.last is None else total) as advance:
+        known = None if wanted.last is None else total
+        with progress(f"reading {topic}", known, undisturbed=not sys.stdout.isatty()) as advance:
             await _print(consumer, printer, count, advance)
 
     visit(bootstrap, timeout, work)
@@ -70,13 +77,24 @@ async def _print(consumer: Consumer, printer: Printer, count: int | None, advanc
     async with aclosing(consumer.batches()) as batches:
         async for records in batches:
             wanted = records if left is None else records[:left]
-            sys.stdout.buffer.write(b"".join(map(printer, wanted)))
-            sys.stdout.buffer.flush()
+            if not _write(b"".join(map(printer, wanted))):
+                return
             advance(len(wanted))
             if left is not None:
                 left -= len(wanted)
                 if not left:
                     return
+
+
+def _write(content: bytes) -> bool:
+    """Print; False when whoever reads our output has seen enough, as `head` does."""
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def _chosen(topic: Topic, text: str | None) -> list[TopicPartition]:

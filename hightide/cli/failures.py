@@ -7,7 +7,7 @@ from hightide.errors import ApiError, ErrorCode
 
 
 class ExitCode(IntEnum):
-    """For scripts. Documented in docs/cli.md and in `hightide --help`."""
+    """For scripts. Documented in docs/reference/cli.md and in `hightide --help`."""
 
     DONE = 0
     FAILED = 1

@@ -11,9 +11,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from hightide.cli.failures import CommandError, ExitCode
-from hightide.cli.options import Output
+from hightide.cli.options import DIRECTORY_DEFAULT, Output
 from hightide.cli.output import Format, Table, show
-from hightide.cli.up import DIRECTORY_DEFAULT
 from hightide.errors import ProtocolError
 from hightide.metadata.records import decode_record
 from hightide.types import METADATA_TOPIC, format_uuid
@@ -28,8 +27,14 @@ from hightide.wire.records import (
     iterate_records,
 )
 
-application = typer.Typer(no_args_is_help=True, help="The metadata log: dump.")
 LOG_DIRECTORY = f"{METADATA_TOPIC}-0"
+
+application = typer.Typer(no_args_is_help=True, help="The metadata log: dump.")
+
+
+def add_to(parent: typer.Typer) -> None:
+    """Make it part of the command line."""
+    parent.add_typer(application, name="metadata")
 
 
 class Entry(NamedTuple):

@@ -7,6 +7,8 @@ import typer
 from hightide.cli.output import Format
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+DIRECTORY_DEFAULT = "hightide-cluster"  # of `up`; not `hightide-data`, where a lone `server` keeps its logs
+TIMEOUT_DEFAULT = 15.0
 
 Bootstrap = Annotated[
     str,
@@ -16,5 +18,3 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="How to print the
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds after which to give up.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do it; without this, only the plan is shown.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; repeatable.")]
-
-TIMEOUT_DEFAULT = 15.0

@@ -92,6 +92,11 @@ class Tally:
         known[1], known[2] = min(known[1], delivered.offset), max(known[2], delivered.offset)
 
 
+def add_to(application: typer.Typer) -> None:
+    """Make it part of the command line."""
+    application.command("produce")(produce)
+
+
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic by name.")],
     values: Annotated[
@@ -131,7 +136,8 @@ def produce(
         )
         tally = Tally()
         given = _given(values) if values else read_lines(STDIN)
-        with progress(f"sending to {topic}", None if values else _input_bytes()) as advance:
+        undisturbed = not (values or sys.stdin.isatty())
+        with progress(f"sending to {topic}", _input_bytes(), undisturbed=undisturbed) as advance:
             try:
                 async for lines in given:
                     await _send(producer, topic, shape, lines, tally)

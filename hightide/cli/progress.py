@@ -1,4 +1,4 @@
-"""A progress bar on long work: on standard error, only when that is a terminal and the answer goes elsewhere."""
+"""A progress bar on long work: on standard error, when that is a terminal and nothing else is printed meanwhile."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Advance]:
+def progress(what: str, total: int | None, *, undisturbed: bool) -> Iterator[Advance]:
     """Call what this yields with the amount of work done since the last call."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    if not (undisturbed and sys.stderr.isatty()):
         yield lambda _: None
         return
     from rich.console import Console

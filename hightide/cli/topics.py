@@ -20,6 +20,12 @@ from hightide.types import format_uuid
 
 application = typer.Typer(no_args_is_help=True, help="Topics: list, create, describe, alter, delete.")
 
+
+def add_to(parent: typer.Typer) -> None:
+    """Make it part of the command line."""
+    parent.add_typer(application, name="topic")
+
+
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="Topics by name.")]
 
 

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from hightide.cli.failures import CommandError, ExitCode
-from hightide.cli.options import Output, Settings
+from hightide.cli.options import DIRECTORY_DEFAULT, Output, Settings
 from hightide.cli.output import Format, say
 from hightide.cli.server import split_setting
 from hightide.cli.yaml import to_yaml
 from hightide.runtime.launcher import LaunchError, LocalCluster
 
-DIRECTORY_DEFAULT = "hightide-cluster"
+
+def add_to(application: typer.Typer) -> None:
+    """Make it part of the command line."""
+    application.command("up")(up)
 
 
 def up(
