@@ -7,6 +7,7 @@ what a client's batch looked like on the wire: its codec, its size, its time sta
 from __future__ import annotations
 
 import struct
+import time
 from typing import NamedTuple
 
 import crc32c
@@ -64,7 +65,7 @@ def encode_record(
 def build_batch(
     values: list[bytes | None],
     *,
-    timestamp: int = 1_700_000_000_000,
+    timestamp: int | None = None,
     attributes: int = 0,
     magic: int = 2,
     record_count: int | None = None,
@@ -76,7 +77,8 @@ def build_batch(
     payload: bytes | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """A batch of keyless records; the keyword arguments are there to make it wrong."""
+    """A batch of keyless records of this moment; the keyword arguments are there to make it wrong."""
+    timestamp = int(time.time() * 1000) if timestamp is None else timestamp
     if payload is None:
         payload = b"".join(encode_record(value, offset_delta=delta) for delta, value in enumerate(values))
     rest = struct.pack(

@@ -37,7 +37,6 @@ TOPIC_SETTINGS: dict[str, tuple[int, str | None, str]] = {
     "compression.gzip.level": (INT, "compression.gzip.level", "-1"),
     "compression.lz4.level": (INT, "compression.lz4.level", "9"),
     "compression.zstd.level": (INT, "compression.zstd.level", "3"),
-    "file.delete.delay.ms": (LONG, "log.segment.delete.delay.ms", "60000"),
     "flush.messages": (LONG, "log.flush.interval.messages", "9223372036854775807"),
     "flush.ms": (LONG, None, "9223372036854775807"),
     "leader.replication.throttled.replicas": (LIST, None, ""),

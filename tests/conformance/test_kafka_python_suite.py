@@ -112,6 +112,6 @@ def test_what_is_left_out_does_not_pass(cluster: Cluster, suite: Path, tmp_path:
     unstable = {line.rsplit(": ", 1)[0] for line in lines if line.endswith("unstable-on-kafka")}
     left_out = exclusions(cluster) - unstable
     # They mostly wait for an answer that never comes: many at once, and not for long.
-    outcomes = run_suite(suite, cluster, tmp_path / "report.xml", "--timeout=8", "-n", "6", *paths(left_out))
+    outcomes = run_suite(suite, cluster, tmp_path / "report.xml", "--timeout=5", "-n", "6", *paths(left_out))
     assert [name for name, outcome in outcomes.items() if outcome == "passed"] == []
     assert set(outcomes) == left_out

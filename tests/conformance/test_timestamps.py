@@ -13,7 +13,8 @@ from tests.conformance.clients.parametrize import client_parameters, every_clien
 from tests.conformance.cluster import Cluster, produce_fields
 from tests.conformance.record_batches import build_batch, encode_record
 
-T0 = 1_700_000_000_000
+# Recent, or retention takes the records away.
+T0 = int(time.time() * 1000) - 3_600_000
 
 
 @client_parameters("kcat")
@@ -63,7 +64,8 @@ def test_seek_by_time(cluster: Cluster, client: Client, readers: list[Client]) -
 def test_seek_by_time_looks_inside_compressed_batches(cluster: Cluster, readers: list[Client], codec: str) -> None:
     topic = cluster.create_topic()
     messages = [Message(b"the same again " * 20, timestamp=T0 + 10 * number) for number in range(20)]
-    readers[0].produce(topic, messages, codec=codec, settings={"linger.ms": 100})
+    aiokafka = next(reader for reader in readers if reader.name == "aiokafka")
+    aiokafka.produce(topic, messages, codec=codec, settings={"linger_ms": 100})
     batches = cluster.batches(topic)
     assert batches[0].codec == codec
     assert batches[0].record_count > 1

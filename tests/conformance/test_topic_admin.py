@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
 from kio.schema.errors import ErrorCode
 
+from tests.conformance.clients.kcat import KcatClient
 from tests.conformance.cluster import Cluster, fetch_fields, new_name, produce_fields
 from tests.conformance.record_batches import build_batch
 
@@ -236,6 +238,16 @@ def test_confluent_admin(cluster: Cluster) -> None:
     assert name in admin.list_topics(timeout=10).topics
     admin.delete_topics([name])[name].result(10)
     assert name not in admin.list_topics(timeout=10).topics
+
+
+def test_kcat_lists_topics(cluster: Cluster) -> None:
+    topic = cluster.create_topic(partitions=3)
+    client = KcatClient(cluster.bootstrap)
+    listed = json.loads(client.run("-L", "-J").stdout)
+    assert len(next(found for found in listed["topics"] if found["topic"] == topic)["partitions"]) == 3
+    assert [broker["name"] for broker in listed["brokers"]] == [cluster.bootstrap]
+    only = json.loads(client.run("-L", "-J", "-t", topic).stdout)
+    assert [found["topic"] for found in only["topics"]] == [topic]
 
 
 def test_kafka_python_admin(cluster: Cluster) -> None:
