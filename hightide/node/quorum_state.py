@@ -3,9 +3,8 @@
 R9: it is on disk before anybody acts on it, and an unreadable one stops the start instead of voting twice (N8).
 """
 
+import json
 from typing import NamedTuple
-
-import msgspec
 
 from hightide.errors import CorruptionError
 from hightide.rules import Rules
@@ -29,9 +28,9 @@ def load_quorum_state(files: Files, directory: str) -> QuorumState:
     if not files.exists(path):
         return QuorumState()
     try:
-        fields = msgspec.json.decode(read_file(files, path))
+        fields = json.loads(read_file(files, path))
         return QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), int(fields["votedId"]))
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptionError(
             f"{path} can't be read: without it this node might vote twice in one epoch, so it does not start"
         ) from error
@@ -46,4 +45,4 @@ def store_quorum_state(files: Files, directory: str, state: QuorumState, rules: 
         "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
         "data_version": 1,
     }
-    write_atomically(files, f"{directory}/{QUORUM_STATE_FILE}", msgspec.json.encode(fields), rules)
+    write_atomically(files, f"{directory}/{QUORUM_STATE_FILE}", json.dumps(fields).encode(), rules)
