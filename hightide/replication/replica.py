@@ -43,11 +43,27 @@ class Replica:
     """The machine of one replica.
 
     Invariant: `high_watermark` never falls. `epoch_start` is the log end at which this leader's epoch began.
+    `has_enough_in_sync`: acks=all may be promised, the committed set has at least the effective minimum (T16).
     """
 
     __slots__ = (
-        "_rules", "commit_rule", "end", "epoch_start", "high_watermark", "in_sync_replicas", "is_leader",
-        "leader_epoch", "min_in_sync_replicas", "node_id", "partition_epoch", "replicas", "synced_end", "synced_only",
+        "_counts_synced",
+        "_is_sole",
+        "_rules",
+        "commit_rule",
+        "end",
+        "epoch_start",
+        "has_enough_in_sync",
+        "high_watermark",
+        "in_sync_replicas",
+        "is_leader",
+        "leader_epoch",
+        "min_in_sync_replicas",
+        "node_id",
+        "partition_epoch",
+        "replicas",
+        "synced_end",
+        "synced_only",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +92,7 @@ class Replica:
         self.replicas: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
         self._rules = rules
+        self._recompute()
 
     def handle(self, event: Event) -> list[Effect]:
         """One event, the effects it has."""
@@ -97,13 +114,25 @@ class Replica:
         """`LogAdvanced` without objects, for the hot path: whether the high watermark moved."""
         self.end = end
         self.synced_end = synced_end
+        if self._is_sole:
+            own = synced_end if self._counts_synced else end
+            if own > self.high_watermark:
+                self.high_watermark = own
+                return True
+            return False
         return self.is_leader and self._advance()
 
-    @property
-    def has_enough_in_sync(self) -> bool:
-        """Whether acks=all may be promised: the committed set has at least the effective minimum (T16)."""
+    def _recompute(self) -> None:
+        """What follows from role, sets and settings, kept because every append asks for it."""
         minimum = effective_minimum(self.min_in_sync_replicas, len(self.replicas))
-        return len(self.in_sync_replicas) >= minimum
+        self.has_enough_in_sync = len(self.in_sync_replicas) >= minimum
+        self._counts_synced = self.synced_only and self._rules.r4_synced_ends_only
+        self._is_sole = (
+            self.is_leader
+            and self.commit_rule is CommitRule.IN_SYNC
+            and self.in_sync_replicas == (self.node_id,)
+            and self.has_enough_in_sync
+        )
 
     @property
     def answers_offsets(self) -> bool:
@@ -139,15 +168,13 @@ class Replica:
         return [StartEpoch(epoch, self.end)] if self._rules.r3_epoch_before_append else []
 
     def _advance(self) -> bool:
-        """Apply the commit rule; whether the high watermark moved."""
-        own = self.synced_end if self.synced_only and self._rules.r4_synced_ends_only else self.end
+        """Apply the commit rule to what is known now; whether the high watermark moved."""
+        self._recompute()
+        own = self.synced_end if self._counts_synced else self.end
         before = self.high_watermark
         if self.commit_rule is CommitRule.MAJORITY:
             ends = [own if voter == self.node_id else 0 for voter in self.replicas]
             self.high_watermark = majority_high_watermark(before, ends, self.epoch_start)
-        elif self.in_sync_replicas == (self.node_id,):
-            if own > before and self.has_enough_in_sync:
-                self.high_watermark = own
         elif self.has_enough_in_sync:
             positions = (own if member == self.node_id else None for member in self.in_sync_replicas)
             self.high_watermark = in_sync_high_watermark(before, positions)

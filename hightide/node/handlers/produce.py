@@ -49,25 +49,23 @@ def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
 
 def _handle_one(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
     """The ordinary request, one partition, without the objects that several need."""
-    topic, ((index, records),) = produce.topics[0]
+    _, acks, timeout_ms, ((topic, ((index, records),)),) = produce
+    version = request.version
     try:
-        partition, appended = _append(node, request, produce, topic, index, records)
+        partition = node.partition(topic, index)
+        appended = _append(node, partition, version, acks, records)
     except ApiError as error:
         return _answer_error(node, request, produce, error)
-    acks = produce.acks
     if acks == ALL and partition.must_wait(appended):
         result = PartitionResult(index, appended.base_offset, appended.append_time, appended.log_start)
         parked = ParkedProduce(node, request, [(topic, [result])])
         parked.expect(partition, 0, result, appended.last_offset + 1)
-        parked.park(produce.timeout_ms)
+        parked.park(timeout_ms)
         return PARKED
     if acks == NONE:
         return NO_ANSWER
-    return request.framed(
-        encode_single_produce_response(
-            request.version, topic, index, appended.base_offset, appended.append_time, appended.log_start
-        )
-    )
+    base_offset, _, append_time, log_start, _ = appended
+    return request.framed(encode_single_produce_response(version, topic, index, base_offset, append_time, log_start))
 
 
 def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
@@ -82,7 +80,8 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
             of_topic.append(result)
             number += 1
             try:
-                partition, appended = _append(node, request, produce, topic, index, records)
+                partition = node.partition(topic, index)
+                appended = _append(node, partition, request.version, produce.acks, records)
             except ApiError as error:
                 fail(node, result, error, topic)
                 continue
@@ -97,18 +96,16 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
     return _answer(request, produce, results)
 
 
-def _append(
-    node: "Node", request: "Request", produce: Produce, topic: str | bytes, index: int, records: memoryview | None
-) -> "tuple[Partition, Appended]":
-    partition = node.partition(topic, index)
+def _append(node: "Node", partition: "Partition", version: int, acks: int, records: memoryview | None) -> "Appended":
     if not records:
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
-    if len(records) > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
+    size = len(records)
+    if size > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
         raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
-    if request.version < ZSTD_FROM and uses_zstd(records):
+    if version < ZSTD_FROM and uses_zstd(records):
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 (KIP-110)")
-    node.stats.produced_bytes += len(records)
-    return partition, partition.append(records, produce.acks, node.clock.wall_ms())
+    node.stats.produced_bytes += size
+    return partition.append(records, acks, node.clock.wall_ms())
 
 
 def fail(node: "Node", result: PartitionResult, error: ApiError, topic: str | bytes) -> None:
