@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from hightide.client.answers import code_of
 from hightide.client.cluster import Cluster
 from hightide.errors import ApiError, ErrorCode
 from hightide.types import TopicPartition
@@ -113,7 +114,7 @@ class Admin:
         async def attempt() -> DescribeClusterResponse:
             response = await (await self._cluster.any_broker()).call(DescribeClusterRequest(), DescribeClusterResponse)
             if response.error_code:
-                raise ApiError(ErrorCode(response.error_code), response.error_message or "")
+                raise ApiError(code_of(response.error_code), response.error_message or "")
             return response
 
         return await self._cluster.retrying(attempt)
@@ -125,7 +126,7 @@ class Admin:
             connection = await self._cluster.broker(broker_id)
             response = await connection.call(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
             if response.error_code:
-                raise ApiError(ErrorCode(response.error_code), f"log directories of broker {broker_id}")
+                raise ApiError(code_of(response.error_code), f"log directories of broker {broker_id}")
             return response.results
 
         return await self._cluster.retrying(attempt)
@@ -157,7 +158,7 @@ class Admin:
             for partition in topic.partitions:
                 where = TopicPartition(topic.name, partition.partition_index)
                 if partition.error_code:
-                    raise ApiError(ErrorCode(partition.error_code), f"partition {where}")
+                    raise ApiError(code_of(partition.error_code), f"partition {where}")
                 starts[where] = partition.low_watermark
         return starts
 
@@ -172,7 +173,7 @@ async def _from_controller(attempt: Attempt) -> Outcomes:
 
 def outcomes(answers: Iterable[tuple[str, int, str | None]]) -> Outcomes:
     """Names with their errors, from (name, code, message)."""
-    return {name: ApiError(ErrorCode(code), message or "") if code else None for name, code, message in answers}
+    return {name: ApiError(code_of(code), message or "") if code else None for name, code, message in answers}
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

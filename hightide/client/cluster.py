@@ -73,6 +73,8 @@ class Cluster:
 
     async def metadata(self) -> ClusterMetadata:
         """Brokers and the topics in use; cached until stale."""
+        if self._metadata is not None and self.clock.now() < self._fresh_until:
+            return self._metadata
         async with self._asking:  # whoever waited here finds the answer that the first one got
             if self._metadata is None or self.clock.now() >= self._fresh_until:
                 topics = [MetadataRequestTopic(name=name) for name in sorted(self._wanted)]

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from hightide.client.answers import code_of
 from hightide.client.cluster import Cluster
 from hightide.client.connections import Connection
-from hightide.errors import ApiError, ErrorCode
+from hightide.errors import ApiError
 from hightide.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -74,7 +75,7 @@ async def describe_configs(cluster: Cluster, resource: Resource) -> list[ConfigE
         response = await connection.call(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse)
         result = response.results[0]
         if result.error_code:
-            raise ApiError(ErrorCode(result.error_code), result.error_message or "")
+            raise ApiError(code_of(result.error_code), result.error_message or "")
         entries = (
             ConfigEntry(each.name, each.value, _source(each.config_source), each.read_only, each.is_sensitive)
             for each in result.configs
@@ -100,7 +101,7 @@ async def alter_configs(
         response = await connection.call(request, IncrementalAlterConfigsResponse)
         result = response.responses[0]
         if result.error_code:
-            raise ApiError(ErrorCode(result.error_code), result.error_message or "")
+            raise ApiError(code_of(result.error_code), result.error_message or "")
 
     await cluster.retrying(attempt)
 

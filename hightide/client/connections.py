@@ -8,6 +8,7 @@ a lost connection, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION when the two sides sha
 import asyncio
 from typing import TypeVar
 
+from hightide.client.answers import code_of
 from hightide.client.ports import Bytes, Clock, Network, Transport
 from hightide.errors import ApiError, ErrorCode, ProtocolError
 from hightide.limits import CLIENT_REQUESTS_IN_FLIGHT_MAX
@@ -116,7 +117,7 @@ class Connection:
                 frame = await self._exchange(request, version, self._timeout)
         response = self._decode(frame, request.api_key, ApiVersionsResponse, version)
         if response.error_code:
-            raise ApiError(ErrorCode(response.error_code), f"{self.address} refused to tell its versions")
+            raise ApiError(code_of(response.error_code), f"{self.address} refused to tell its versions")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     async def _exchange(self, request: ApiMessage, version: int, timeout: float) -> bytes:

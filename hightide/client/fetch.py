@@ -4,6 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from hightide.client.answers import code_of
 from hightide.client.connections import Connection
 from hightide.client.metadata import Topic
 from hightide.errors import ApiError, ErrorCode
@@ -83,7 +84,7 @@ async def fetch(
     )
     response = await connection.call(request, FetchResponse)
     if response.error_code:
-        raise ApiError(ErrorCode(response.error_code), f"fetch from {connection.address}")
+        raise ApiError(code_of(response.error_code), f"fetch from {connection.address}")
     return list(_partitions(response, {topic.id: topic.name for topic in known.values()}))
 
 
@@ -95,7 +96,7 @@ def _partitions(response: FetchResponse, names: Mapping[bytes, str]) -> Iterator
         for data in topic.partitions:
             yield FetchedPartition(
                 TopicPartition(name, data.partition_index),
-                ErrorCode(data.error_code),
+                code_of(data.error_code),
                 data.high_watermark,
                 data.last_stable_offset,
                 data.log_start_offset,

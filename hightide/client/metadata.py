@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from hightide.client.answers import code_of
 from hightide.errors import ApiError, ErrorCode
 from hightide.types import TopicPartition
 from hightide.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -73,7 +74,7 @@ class ClusterMetadata:
             if topic.name is None:
                 continue
             if topic.error_code:
-                self.errors[topic.name] = ErrorCode(topic.error_code)
+                self.errors[topic.name] = code_of(topic.error_code)
             else:
                 self.topics[topic.name] = _topic(topic.name, topic)
 
@@ -88,7 +89,7 @@ def _topic(name: str, topic: MetadataResponseTopic) -> Topic:
     partitions = {
         partition.partition_index: Partition(
             partition.partition_index,
-            ErrorCode(partition.error_code),
+            code_of(partition.error_code),
             partition.leader_id,
             partition.leader_epoch,
             partition.replica_nodes,

@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from hightide.client.answers import code_of
 from hightide.client.cluster import Cluster
-from hightide.errors import ApiError, ErrorCode
+from hightide.errors import ApiError
 from hightide.types import NO_BROKER, TopicPartition
 from hightide.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -69,6 +70,6 @@ async def _ask(
         for partition in topic.partitions:
             where = TopicPartition(topic.name, partition.partition_index)
             if partition.error_code:
-                raise ApiError(ErrorCode(partition.error_code), f"partition {where}")
+                raise ApiError(code_of(partition.error_code), f"partition {where}")
             found[where] = FoundOffset(partition.offset, partition.timestamp, partition.leader_epoch)
     return found

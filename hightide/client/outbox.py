@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from hightide.client.answers import code_of
 from hightide.client.cluster import Cluster
 from hightide.client.retries import RetryPolicy, retry
 from hightide.errors import ApiError, ErrorCode, ProtocolError
@@ -180,7 +181,7 @@ class Outbox:
         if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:  # kept already, too long ago to know where
             return PartitionProduceResponse(index=index, base_offset=NO_OFFSET)
         if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code), _explain(self._partition, answer))
+            raise ApiError(code_of(answer.error_code), _explain(self._partition, answer))
         return answer
 
     def _succeeded(self, batch: _Batch, answer: PartitionProduceResponse) -> None:

@@ -7,10 +7,11 @@ told otherwise: the broker numbers the producer, every batch is numbered by us, 
 import asyncio
 from collections.abc import Sequence
 
+from hightide.client.answers import code_of
 from hightide.client.cluster import Cluster
 from hightide.client.outbox import NO_IDENTITY, Delivered, Delivery, Identity, Outbox
 from hightide.client.partitioner import StickyChoice, partition_for_key
-from hightide.errors import ApiError, ErrorCode
+from hightide.errors import ApiError
 from hightide.limits import CLIENT_BUFFER_BYTES_MAX
 from hightide.types import TopicPartition
 from hightide.wire.compression import Codec
@@ -121,7 +122,7 @@ class Producer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
         response = await connection.call(request, InitProducerIdResponse)
         if response.error_code:
-            raise ApiError(ErrorCode(response.error_code), "no producer id")
+            raise ApiError(code_of(response.error_code), "no producer id")
         return Identity(response.producer_id, response.producer_epoch)
 
     def _freed(self, size: int) -> None:
