@@ -9,10 +9,11 @@ same, so that a larger quorum changes how entries commit and nothing else.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from errno import ENOSPC
 from heapq import heappop, heappush
 
 from hightide import limits
-from hightide.errors import ApiError, ErrorCode
+from hightide.errors import ApiError, DiskFullError, ErrorCode, StorageError
 from hightide.metadata.controller import Controller
 from hightide.metadata.decision import Decision, Reply
 from hightide.metadata.image import Delta, Image
@@ -27,6 +28,7 @@ from hightide.rules import Rules
 from hightide.storage.files import Files
 from hightide.storage.log import Log
 from hightide.storage.settings import LogSettings
+from hightide.storage.space import Space
 from hightide.wire.batches import build_batch
 from hightide.wire.message import LogRecord
 from hightide.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
@@ -47,7 +49,9 @@ class MetadataLog:
         files: Files,
         clock: Clock,
         commits: GroupCommit,
+        space: Space,
         publish: Callable[[Image, Delta], None],
+        disk_failed: Callable[[Exception], None],
         rules: Rules,
     ) -> None:
         self.log = log
@@ -57,7 +61,9 @@ class MetadataLog:
         self._files = files
         self._clock = clock
         self._commits = commits
+        self._space = space
         self._publish = publish
+        self._disk_failed = disk_failed
         self._rules = rules
         self._unpublished: deque[tuple[int, Image, Delta]] = deque()
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -106,7 +112,12 @@ class MetadataLog:
         self._append_batch(build_batch([record], leader_epoch=epoch, control=True))
 
     def _append_batch(self, batch: bytearray) -> None:
-        self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, self._clock.wall_ms(), internal=True)
+        now_ms = self._clock.wall_ms()
+        try:
+            self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, now_ms, internal=True)
+        except DiskFullError as error:
+            self._space.write_failed(OSError(ENOSPC, str(error)))  # gives up the reserve, which is for us
+            self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, now_ms, internal=True)
         self._commits.dirty(self)
 
     # ------------------------------------------------------------------ commands
@@ -115,7 +126,11 @@ class MetadataLog:
         """Evaluate a command, append its records, and give its reply when everything it rests on is committed."""
         decision = decide(self.controller)
         if decision.records:
-            self.append(decision.records)
+            try:
+                self.append(decision.records)
+            except StorageError as error:
+                self._disk_failed(error)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         await self.wait_committed(self.log.end)
         return decision.reply
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hightide.node")
 
+MIN_IN_SYNC = "min.insync.replicas"
 STOP_SECONDS = 5.0  # how long a stop waits for answers in flight
 
 
@@ -148,7 +149,9 @@ class Node:
             self.files,
             self.clock,
             self.commits,
+            self.directory.space,
             self._publish,
+            self._disk_failed,
             self.rules,
         )
         self.metadata.replay()
@@ -185,6 +188,7 @@ class Node:
     async def _register(self) -> None:
         """R8: a new incarnation fences the old one, and takes no role before its registration is replayed."""
         await self.metadata.propose(lambda controller: controller.bootstrap())
+        self._warn_of_ignored_minimum()
         registration = BrokerRegistrationRequest(
             broker_id=self.settings.node_id,
             cluster_id=self.directory.identity.cluster_id,
@@ -205,6 +209,16 @@ class Node:
         self.directory.store_broker_epoch(self.broker_epoch)
         self.directory.acknowledge_unclean()
         await metadata.propose(lambda controller: controller.unfence_broker(self.settings.node_id, self.broker_epoch))
+
+    def _warn_of_ignored_minimum(self) -> None:
+        """R23: after a cluster's first start a file no longer decides min.insync.replicas; say so where it tries to."""
+        wanted = self.settings.static.get(MIN_IN_SYNC)
+        agreed = self.image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT).get(MIN_IN_SYNC)
+        if wanted is not None and wanted != agreed:
+            log.warning(
+                "%s=%s is ignored: it is cluster metadata since the first start, where it is %s; change it with a "
+                "command, for all brokers at once", MIN_IN_SYNC, wanted, agreed or "not set",
+            )  # fmt: skip
 
     # ------------------------------------------------------------------ stop
 
