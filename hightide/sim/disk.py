@@ -126,7 +126,10 @@ class SimulatedDisk:
     # Faults.
 
     def crash_at(self, operation: int, share: float = 0.0) -> None:
-        """The process dies in its n-th counted operation from now; a write gets that share of its bytes out first."""
+        """The process dies in its n-th counted operation from now; a write gets that share of its bytes out first.
+
+        0 takes a planned crash back.
+        """
         self._crash_at = self.operations + operation
         self._crash_share = share
 
@@ -348,7 +351,7 @@ class SimulatedDisk:
         try:
             self._step("sync", path)
         except OSError:
-            content.pending.clear()  # the pages look clean now: a later sync returns and has written nothing
+            content.forget_writes()
             raise
         content.sync()
 

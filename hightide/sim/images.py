@@ -25,6 +25,13 @@ class Content:
             change(self.synced, position, data)
         self.pending.clear()
 
+    def forget_writes(self) -> None:
+        """A sync failed: the pages look clean now, so a later one returns and has written nothing (R19).
+
+        A truncation is metadata, which stays in the journal until it is written.
+        """
+        self.pending = [(position, data) for position, data in self.pending if data is None]
+
     def lose_power(self, rng: Random, outcomes: tuple[str, ...]) -> None:
         for position, data in self.pending:
             outcome = rng.choice(outcomes)

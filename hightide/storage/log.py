@@ -367,6 +367,9 @@ class Log:
             if self._rules.r10_offline_on_failed_sync:
                 self.failure = f"{self.directory} can't be synced: {error}"
             return False
+        if self.failure is not None:
+            # A sync after a failed one returns without having written what that one lost (R10).
+            return False
         self._unsynced.synced(plan)
         if plan.truncation_generation != self.truncation_generation and self._rules.r19_void_sync_after_truncation:
             return False

@@ -35,14 +35,14 @@ def run(machine: Machine) -> None:
         machine.append(1)
     cut = sorted(machine.promises.written)[-2]
     machine.truncate(cut)
-    rewind(machine)
+    machine.rewind()
     machine.new_epoch()
     machine.append(2)
     machine.append(1)
     machine.commit()
     cut = sorted(machine.promises.written)[-5]
     machine.truncate(cut)
-    rewind(machine)
+    machine.rewind()
     machine.append(4)
     machine.commit()
     machine.sync_record()
@@ -65,12 +65,6 @@ def run(machine: Machine) -> None:
     machine.commit()
     machine.sync_record()
     machine.append(5)
-
-
-def rewind(machine: Machine) -> None:
-    """The producer continues where the cut log says."""
-    state = machine.log.producers.get(7)
-    machine.sequence = 0 if state is None else state.next_sequence
 
 
 def operations_of_a_run() -> int:
@@ -121,8 +115,7 @@ def partition_files(disk: SimulatedDisk) -> dict[str, bytes]:
 
 def recovered(machine: Machine) -> Machine:
     """Another process on the same disk, with the same promises."""
-    again = Machine(machine.disk, machine.rules, machine.settings)
-    again.promises = machine.promises
+    again = machine.next_process()
     again.boot()
     return again
 

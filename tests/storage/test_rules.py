@@ -17,8 +17,7 @@ Story = Callable[[Machine], list[str]]
 
 def reopened(machine: Machine) -> Machine:
     """The next process, on what the crash left."""
-    again = Machine(machine.disk, machine.rules, machine.settings)
-    again.promises = machine.promises
+    again = machine.next_process()
     again.boot()
     return again
 
