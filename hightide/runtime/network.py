@@ -311,6 +311,9 @@ class SocketNetwork:
                 sock.close()
                 error = caught
                 continue
+            except BaseException:  # cancelled: a time-out of the caller's
+                sock.close()
+                raise
             connection = self.wrap(sock, f"{host}:{port}")
             connection.start(receiver(connection))
             return connection
