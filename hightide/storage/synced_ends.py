@@ -26,6 +26,7 @@ HEADER = b"hightide synced ends, version 1\n"
 _BODY = Struct(">16siqq")
 _CRC = Struct(">I")
 ENTRY_BYTES = _BODY.size + _CRC.size
+_DELETED = -1
 _GROWTH = 4  # a file is rewritten when that many times larger than its live entries: the work stays in proportion
 
 
@@ -89,8 +90,14 @@ class SyncedEnds:
 
         Generations count truncations within one process life, so they begin again. FileNotFoundError without a file.
         """
-        newest = {entry.key: entry._replace(generation=0) for entry in read_entries(read_file(files, path), path)}
-        if newest:
+        newest: dict[PartitionKey, Entry] = {}
+        data = read_file(files, path)
+        for entry in read_entries(data, path):
+            if entry.end == _DELETED:
+                newest.pop(entry.key, None)
+            else:
+                newest[entry.key] = entry._replace(generation=0)
+        if data != HEADER:
             write_atomically(files, path, _whole(newest), rules)
         return cls(files, path, newest)
 
@@ -166,8 +173,9 @@ class SyncedEnds:
         self.needs_sync = False
 
     def forget(self, key: PartitionKey) -> None:
-        """The log is deleted. Topic ids are never used again, so its entries may stay until the next rewrite."""
-        self._entries.pop(key, None)
+        """The log is deleted. Its last entry says so; if that is lost, a promise to nobody stays behind."""
+        if self._entries.pop(key, None) is not None:
+            self._buffer.append(Entry(key, 0, _DELETED).encode())
 
     def close(self) -> None:
         """Release the file; syncs nothing."""

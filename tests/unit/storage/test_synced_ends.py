@@ -143,8 +143,15 @@ def test_a_deleted_log_is_forgotten() -> None:
     ends = new(disk)
     ends.record(A, 0, 10)
     ends.write()
+    ends.record(B, 0, 20)
+    ends.forget(A)
     ends.forget(A)
     assert ends.end(A) == 0
+    ends.write()
+    disk.kill()
+    again = SyncedEnds.open(disk, "d/ends")
+    assert (again.end(A), again.end(B)) == (0, 20)
+    assert len(disk.image()["d/ends"]) == len(HEADER) + ENTRY_BYTES, "and nothing is left of it"
 
 
 def test_the_file_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
