@@ -1,1 +1,0 @@
-"""For users' tests: a real broker started in one line."""
