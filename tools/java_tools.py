@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 POM = ROOT / "tests" / "conformance" / "java" / "pom.xml"
@@ -56,7 +57,7 @@ class JavaMissingError(Exception):
 
 def jars() -> Path:
     """The folder with every jar, fetched when the pom changed since the last time."""
-    for command, package in (("java", "default-jre-headless"), ("mvn", "maven")):
+    for command, package in (("javac", "default-jdk-headless"), ("mvn", "maven")):
         if shutil.which(command) is None:
             raise JavaMissingError(f"`{command}` is not installed; on Debian: apt-get install {package}")
     folder = CACHE / f"jars-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
@@ -132,7 +133,12 @@ def main() -> int:
     except JavaMissingError as error:
         print(error, file=sys.stderr)
         return 1
-    return subprocess.call(command)
+    _become(command)
+
+
+def _become(command: list[str]) -> NoReturn:
+    """Replace this process, so that a signal to it reaches Java."""
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

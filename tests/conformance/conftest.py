@@ -57,7 +57,7 @@ def readers(request: pytest.FixtureRequest, cluster: Cluster) -> list[Client]:
     """Every client that this run can use, to read what another one wrote."""
     names = [*PYTHON_CLIENTS, KcatClient.name]
     # `-m "not java"` must not start a JVM, and a machine without Java still tests the others.
-    if "not java" not in request.config.option.markexpr and shutil.which("java"):
+    if "not java" not in request.config.option.markexpr and shutil.which("javac"):
         names.append(JavaClient.name)
     return [make_client(name, cluster, request) for name in names]
 
