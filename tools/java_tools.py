@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 POM = ROOT / "tests" / "conformance" / "java" / "pom.xml"
@@ -109,7 +108,7 @@ def format_kafka(directory: Path, port: int, extra: list[str]) -> Path:
     return properties
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("jars", help="fetch the jars and print their folder")
@@ -124,22 +123,16 @@ def main() -> int:
     try:
         if options.command == "jars":
             print(jars())
-            return 0
+            return
         if options.command == "tool":
             command = java_command(tool_class(options.name), *options.arguments)
         else:
             properties = format_kafka(options.dir, options.port, options.set)
             command = java_command("kafka.Kafka", str(properties), heap="512m")
     except JavaMissingError as error:
-        print(error, file=sys.stderr)
-        return 1
-    _become(command)
-
-
-def _become(command: list[str]) -> NoReturn:
-    """Replace this process, so that a signal to it reaches Java."""
-    os.execvp(command[0], command)
+        sys.exit(str(error))
+    os.execvp(command[0], command)  # this process becomes Java, so that signals reach it
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
