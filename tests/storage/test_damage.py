@@ -155,15 +155,14 @@ def test_a_damaged_file_is_repaired_or_refused(path: str, damage: Damage) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", FILES)
-def test_every_flipped_bit_is_repaired_or_refused(path: str) -> None:
+def test_a_flip_in_every_byte_is_repaired_or_refused(path: str) -> None:
     for original in (CLEAN, UNCLEAN):
         for position in range(len(original.disk.image().get(path, b""))):
-            for bit in range(8):
 
-                def flip(disk: SimulatedDisk, path: str, rng: Random, at: int = position, mask: int = 1 << bit) -> None:
-                    disk.flip(path, at, mask)
+            def flip(disk: SimulatedDisk, path: str, rng: Random, at: int = position) -> None:
+                disk.flip(path, at, 1 << rng.randrange(8))
 
-                outcome(original, path, flip, 0)
+            outcome(original, path, flip, position)
 
 
 def test_the_undamaged_disks_are_sound() -> None:
