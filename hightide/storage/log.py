@@ -360,7 +360,7 @@ class Log:
         unsynced = takewhile(lambda segment: segment.end > self.synced_end, reversed(self._segments))
         return self._unsynced.plan(unsynced, self.end, self.truncation_generation)
 
-    def synced(self, plan: SyncPlan, error: OSError | None = None) -> bool:
+    def synced(self, plan: SyncPlan, error: Exception | None = None) -> bool:
         """The plan was carried out. Whether the synced end covers it now: not after a failure or a truncation."""
         plan.release()
         if error is not None:
@@ -523,8 +523,7 @@ class Log:
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are gone for readers (DeleteRecords). The caller keeps it at or below the HW.
 
-        Files go with `delete_old_segments`, which the caller runs after the new start is checkpointed: a deletion that
-        is half done after a crash then shows as leftovers below the start, never as a gap.
+        Files go with `delete_old_segments`.
         """
         if offset > self.end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is behind the end, {self.end}")
@@ -532,10 +531,15 @@ class Log:
             self.start = offset
             self.epochs.truncate_from_start(offset)
 
-    def delete_old_segments(self, now_ms: int) -> int:
-        """Let sealed segments below the start go, and their files file.delete.delay.ms later; returns how many went."""
+    def delete_old_segments(self, now_ms: int, checkpointed_start: int | None = None) -> int:
+        """Let sealed segments below the start go, and their files file.delete.delay.ms later; returns how many went.
+
+        The start must be checkpointed before, so that a deletion that is half done after a crash shows as leftovers
+        below the start, never as lost records. It may have moved on since: then `checkpointed_start` is what counts.
+        """
+        start = self.start if checkpointed_start is None else min(self.start, checkpointed_start)
         try:
-            count = self._segments.condemn_below(self.start, now_ms + self.settings.file_delete_delay_ms)
+            count = self._segments.condemn_below(start, now_ms + self.settings.file_delete_delay_ms)
             if count:
                 self.producers.remove_snapshots_below(self._segments.first_base)
             if self._segments.remove_condemned(now_ms) or count:

@@ -97,6 +97,17 @@ def test_deleted_records_are_gone_for_readers_before_their_files_are() -> None:
     assert sorted(contents(log)) == list(range(4, 10))
 
 
+def test_files_stay_until_the_start_above_them_is_checkpointed() -> None:
+    log = open_log(new_disk())
+    fill(log, 30)
+    log.advance_start(29)
+    before = log.segment_count
+    assert log.delete_old_segments(NOW_MS, checkpointed_start=0) == 0
+    assert log.delete_old_segments(NOW_MS, checkpointed_start=15) > 0
+    assert 1 < log.segment_count < before
+    assert log.delete_old_segments(NOW_MS, checkpointed_start=29) > 0
+
+
 # ---------------------------------------------------------------------- the clock
 
 
