@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hightide.storage.files import Files
     from hightide.wire.records import BatchHeader
 
+_new_tuple = tuple.__new__
 _SEQUENCE_MASK = 0x7FFFFFFF  # sequences are int32 and wrap from the largest to 0
 _NO_SEQUENCE = -1
 _TRANSACTIONAL_BIT = 0x10
@@ -89,14 +90,17 @@ class ProducerState:
             self.batches.clear()
             self.next_sequence = 0
 
-    def keep(self, batch: KeptBatch) -> None:
+    def keep(
+        self, first_sequence: int, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int
+    ) -> None:
         """Remember the newest batch, forget the sixth."""
         batches = self.batches
         if len(batches) >= PRODUCER_BATCHES_KEPT:
             del batches[0]
-        batches.append(batch)
-        self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
-        self.last_timestamp = batch.timestamp
+        # Not through the constructor, which costs as much as all the rest of an append's bookkeeping.
+        batches.append(_new_tuple(KeptBatch, (first_sequence, last_sequence, last_offset, offset_delta, timestamp)))
+        self.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
+        self.last_timestamp = timestamp
 
     def find(self, first_sequence: int, last_sequence: int) -> Duplicate | None:
         """The kept batch with exactly these sequences."""
@@ -185,7 +189,8 @@ class ProducerStates:
         elif header.producer_epoch != state.epoch:
             state.enter(header.producer_epoch)
         delta = header.last_offset_delta
-        state.keep(KeptBatch(header.base_sequence, _last_sequence(header), base_offset + delta, delta, timestamp))
+        first = header.base_sequence
+        state.keep(first, (first + delta) & _SEQUENCE_MASK, base_offset + delta, delta, timestamp)
         if header.attributes & _TRANSACTIONAL_BIT and state.transaction_start == NO_OFFSET:
             state.transaction_start = base_offset
             self._open[header.producer_id] = base_offset
@@ -317,9 +322,7 @@ class ProducerStates:
             state = self._add(entry.producer_id, entry.epoch)
             if entry.last_offset != NO_OFFSET:
                 first = (entry.last_sequence - entry.offset_delta) & _SEQUENCE_MASK
-                state.keep(
-                    KeptBatch(first, entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
-                )
+                state.keep(first, entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
             state.last_timestamp = entry.timestamp
             state.coordinator_epoch = entry.coordinator_epoch
             state.transaction_start = entry.transaction_start
