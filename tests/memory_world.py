@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from struct import unpack_from
 from typing import Any
 
+from hightide.errors import StorageError
 from hightide.node.config import Settings
 from hightide.node.node import Node
 from hightide.node.ports import Connection, Listener, Part, Receiver
@@ -132,7 +133,7 @@ class MemorySyncer:
             try:
                 for file in files:
                     file.sync()
-            except OSError as caught:
+            except (OSError, StorageError) as caught:
                 error = caught
             done(error)
 

@@ -6,7 +6,13 @@ from typing import Any
 from hightide.wire.batches import build_batch
 from hightide.wire.compression import Codec
 from hightide.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from hightide.wire.messages.delete_topics import DeleteTopicsRequest
 from hightide.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from hightide.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from hightide.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from hightide.wire.records import Record, iterate_headers, iterate_records
 
@@ -26,6 +32,26 @@ def create_topic(name: str, partitions: int = 1, **configs: str) -> CreateTopics
             )
         ],
         timeout_ms=TIMEOUT_MS,
+    )
+
+
+def delete_topic(name: str) -> DeleteTopicsRequest:
+    """By name, for versions up to 5."""
+    return DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+
+
+TOPIC, BROKER = 2, 4  # kinds of resources with settings
+SET = 0
+
+
+def set_topic_config(topic: str, name: str, value: str) -> IncrementalAlterConfigsRequest:
+    return set_config(TOPIC, topic, name, value)
+
+
+def set_config(kind: int, resource: str, name: str, value: str) -> IncrementalAlterConfigsRequest:
+    change = AlterableConfig(name=name, config_operation=SET, value=value)
+    return IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[change])]
     )
 
 

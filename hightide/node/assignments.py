@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hightide.errors import CorruptionError, ErrorCode
+from hightide.errors import CorruptionError, ErrorCode, StorageError
 from hightide.metadata.entities import ResourceType
 from hightide.node.config import log_settings
 from hightide.node.partitions import Partition, PartitionWorld
@@ -82,7 +82,10 @@ class Assignments:
         while self._queue:
             steps, self._queue = self._queue, []
             for step in steps:
-                step()
+                try:
+                    step()
+                except (OSError, StorageError) as error:
+                    self._world.disk_failed(error)
                 await asyncio.sleep(0)
         self._settled.set()
 
@@ -99,18 +102,23 @@ class Assignments:
             partition.lead(wanted)
 
     def _open(self, image: "Image", topic: "Topic", index: int) -> Partition | None:
-        """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17)."""
+        """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17).
+
+        So is one for which the process may not open another file; any other failure is the disk's, and the caller's.
+        """
         node = self._node
         settings = node.topic_settings(topic.name, image)
         key = TopicPartition(topic.name, index)
         try:
             path = node.directory.open_partition(key, topic.topic_id, node.entropy.token)
             facts = node.directory.facts(key, topic.topic_id)
-            opened = Log.open(
-                node.files, path, topic.name, index, topic.topic_id, log_settings(settings),
-                rules=self._world.rules, facts=facts, now_ms=node.clock.wall_ms(),
+            opened = node.directory.guarded(
+                lambda: Log.open(
+                    node.files, path, topic.name, index, topic.topic_id, log_settings(settings),
+                    rules=self._world.rules, facts=facts, now_ms=node.clock.wall_ms(),
+                )
             )  # fmt: skip
-        except CorruptionError as error:
+        except (CorruptionError, OSError) as error:
             log.error("%s is offline, nothing of it is deleted: %s", key, error)
             node.offline[topic.topic_id, index] = str(error)
             return None

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from hightide.errors import StorageError
 from hightide.node.ports import Clock, Syncer, Timer
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
@@ -46,7 +47,7 @@ class _Write:
             # R3: a recovery point passes no epoch that is not on disk; the others' wait for a later turn.
             if log.epochs.unwritten and histories:
                 histories -= 1
-                log.write_checkpoints()
+                directory.guarded(log.write_checkpoints)
             if not log.epochs.unwritten:
                 recovery_points[key] = log.synced_end
             high_watermarks[key] = min(member.high_watermark, log.synced_end)
@@ -123,9 +124,15 @@ class Checkpoints:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._is_writing:
-            self._is_writing = True
-            self._syncer.sync([_Write(self._directory, self._logs())], self._done)
+        if self._is_writing:
+            return
+        self._is_writing = True
+        try:
+            write = _Write(self._directory, self._logs())
+        except StorageError as error:
+            self._done(error)
+        else:
+            self._syncer.sync([write], self._done)
 
     def _done(self, error: Exception | None) -> None:
         self._is_writing = False

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hightide.node.ports import Clock, Syncer
+from hightide.rules import Rules
 from hightide.storage.files import Syncable
 from hightide.storage.log import Log, SyncPlan
 
@@ -30,11 +31,13 @@ class GroupCommit:
         syncer: Syncer,
         record: Callable[[list[Log]], None],
         failed: Callable[[Exception], None],
+        rules: Rules,
     ) -> None:
         self._clock = clock
         self._syncer = syncer
         self._record = record
         self._failed = failed
+        self._rules = rules
         self._dirty: dict[Committed, None] = {}
         self._busy = False
         self._stopped = False
@@ -67,8 +70,7 @@ class GroupCommit:
 
     def _done(self, plans: list[tuple[Committed, SyncPlan]], error: Exception | None) -> None:
         if error is not None:
-            self._stopped = True
-            self._failed(error)
+            self._sync_failed(plans, error)
             return
         logs: list[Log] = []
         for member, plan in plans:
@@ -81,3 +83,13 @@ class GroupCommit:
             self._clock.call_soon(self._begin)
         else:
             self._busy = False
+
+    def _sync_failed(self, plans: list[tuple[Committed, SyncPlan]], error: Exception) -> None:
+        for member, plan in plans:
+            member.log.synced(plan, error)
+        if self._rules.r10_offline_on_failed_sync:
+            self._stopped = True
+            self._failed(error)
+        else:
+            self._dirty |= {member: None for member, _ in plans}
+            self._clock.call_soon(self._begin)

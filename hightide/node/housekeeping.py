@@ -3,10 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hightide.errors import DiskFullError, StorageError
 from hightide.node.ports import Timer
 from hightide.storage.retention import RetentionClock
+from hightide.storage.space import Condition
 
 if TYPE_CHECKING:
     from hightide.node.node import Node
@@ -30,7 +33,7 @@ class Housekeeping:
     def start(self) -> None:
         """Begin."""
         settings = self._node.settings
-        self._every(SPACE_SECONDS, self._look_at_space)
+        self._every(SPACE_SECONDS, self.look_at_space)
         self._every(FLUSH_SECONDS, self._flush)
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
@@ -52,12 +55,15 @@ class Housekeeping:
 
         self._timers[chore] = self._node.clock.call_later(seconds, run)
 
-    def _look_at_space(self) -> None:
+    def look_at_space(self) -> None:
+        """Refuse records before the disk is full, accept them when there is room again, end when it failed."""
         space = self._node.directory.space
         before = space.condition
         space.check()
         if space.condition is not before:
             log.warning("the log directory is %s: %s", space.condition.value, space.reason or "there is room again")
+        if space.condition is Condition.OFFLINE and not self._node.failed.is_set():
+            self._node.disk_failed(StorageError(space.reason))
 
     def _flush(self) -> None:
         """`flush.ms`: sync logs whose oldest unsynced batch has waited that long."""
@@ -73,9 +79,9 @@ class Housekeeping:
             partition.log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
 
     def _retain(self) -> None:
-        self._node.spawn(self._retain_all())
+        self._node.spawn(self.retain())
 
-    async def _retain_all(self) -> None:
+    async def retain(self) -> None:
         """Move starts up, checkpoint them, then delete: a half-done deletion is never a gap after a crash."""
         node = self._node
         now_ms = self._clock.now_ms(node.clock.wall_ms(), node.clock.now())
@@ -83,13 +89,24 @@ class Housekeeping:
         for partition in partitions:
             start = partition.log.plan_retention(now_ms, partition.high_watermark)
             if start > partition.log.start:
-                partition.log.apply_retention(start)
+                self._guarded(partial(partition.log.apply_retention, start))
             await asyncio.sleep(0)
+        starts = [partition.log.start for partition in partitions]
         await node.checkpoints.write()
-        for partition in partitions:
+        for partition, start in zip(partitions, starts, strict=True):
             if partition.offline_reason is None:
-                partition.log.delete_old_segments(node.clock.wall_ms())
+                # Not further than what was checkpointed: DeleteRecords may have moved the start on meanwhile.
+                self._guarded(partial(partition.log.delete_old_segments, node.clock.wall_ms(), start))
             await asyncio.sleep(0)
+
+    def _guarded(self, step: Callable[[], object]) -> None:
+        """Making room may use the reserve, and one log that can't be cut does not keep others from being (R10)."""
+        try:
+            self._node.directory.guarded(step)
+        except DiskFullError as error:
+            log.warning("retention has to wait: %s", error)
+        except (OSError, StorageError) as error:
+            self._node.disk_failed(error)
 
     def _close_idle(self) -> None:
         oldest = self._node.clock.now() - self._node.settings.connections_max_idle_ms / 1000

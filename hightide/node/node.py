@@ -109,20 +109,20 @@ class Node:
             rules=self.rules,
             reserve_bytes=self._reserve_bytes,
         )
-        self._record = SyncedRecord(self.directory.synced_ends, self.clock, world.syncer, self._disk_failed)
-        self.commits = GroupCommit(self.clock, world.syncer, self._record.record, self._disk_failed)
+        self._record = SyncedRecord(self.directory, self.clock, world.syncer, self.disk_failed)
+        self.commits = GroupCommit(self.clock, world.syncer, self._record.record, self.disk_failed, self.rules)
         self.assignments = Assignments(
             self,
             PartitionWorld(
                 settings.node_id,
                 self.commits,
                 self.directory.space,
-                self._disk_failed,
+                self.disk_failed,
                 self.turn.soon,
                 self.rules,
             ),
         )
-        self.checkpoints = Checkpoints(self.directory, self.clock, world.syncer, self._logs, self._disk_failed)
+        self.checkpoints = Checkpoints(self.directory, self.clock, world.syncer, self._logs, self.disk_failed)
         self.housekeeping = Housekeeping(self)
         self._open_metadata_log()
         self.assignments.open_all(self.image)
@@ -151,7 +151,7 @@ class Node:
             self.commits,
             self.directory.space,
             self._publish,
-            self._disk_failed,
+            self.disk_failed,
             self.rules,
         )
         self.metadata.replay()
@@ -252,7 +252,7 @@ class Node:
             await moment
         log.warning("stopping with %d connections still waiting", len(self._sessions))
 
-    def _disk_failed(self, error: Exception) -> None:
+    def disk_failed(self, error: Exception) -> None:
         """R10: a failed sync or checkpoint is final. The metadata log is in this directory, so the process ends."""
         reason = f"the log directory {self.settings.log_directory} failed: {error}"
         self.directory.space.take_offline(reason)

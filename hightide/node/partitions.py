@@ -232,11 +232,11 @@ class Partition:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         try:
             return self.log.read(offset, max_bytes, upper_bound=bound, min_one_batch=at_least_one)
-        except CorruptionError as error:
+        except (CorruptionError, OSError) as error:
             raise self.quarantine(error) from error
 
-    def quarantine(self, error: CorruptionError) -> ApiError:
-        """Stored bytes are bad: nobody is given them, nothing is deleted, an operator is told (R17)."""
+    def quarantine(self, error: CorruptionError | OSError) -> ApiError:
+        """Stored bytes are bad or can't be read: nobody gets them, nothing is deleted, an operator is told (R17)."""
         log.error("%s is offline, nothing of it is deleted: %s", self, error)
         self.go_offline(str(error))
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -13,7 +13,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 from hightide import limits
-from hightide.errors import ProtocolError
+from hightide.errors import ApiError, ProtocolError, StorageError
 from hightide.node.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api
 from hightide.node.ports import Connection, Part
 from hightide.storage.files import FileSlice
@@ -108,7 +108,7 @@ class Session:
             self.connection.close()
             return
         except Exception:
-            self._fail()
+            self.fail()
             return
         if parts is PARKED:
             self._park(request)
@@ -153,10 +153,13 @@ class Session:
         """Wait for a handler that waits, and answer for it."""
         try:
             request.answer(request.framed((await result).encode(request.version)))
+        except (ApiError, StorageError) as error:  # the disk failed: nobody can tell what became of the request
+            log.warning("closed %s: %s", self.connection.peer, error)
+            self.connection.close()
         except Exception:
-            self._fail()
+            self.fail()
 
-    def _fail(self) -> None:
+    def fail(self) -> None:
         """A bug of ours: say so in the log, tell the client nothing but the end of the connection."""
         self._node.stats.unexpected_errors += 1
         log.exception("closed %s after an unexpected error", self.connection.peer)

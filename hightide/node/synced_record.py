@@ -5,10 +5,11 @@ Acknowledgements do not wait for it. What it promises lets the next start tell a
 
 from collections.abc import Callable, Iterable
 
+from hightide.errors import StorageError
 from hightide.limits import SYNCED_END_RECORD_INTERVAL_SECONDS
 from hightide.node.ports import Clock, Syncer, Timer
+from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
-from hightide.storage.synced_ends import SyncedEnds
 from hightide.types import PartitionKey
 
 
@@ -16,9 +17,10 @@ class SyncedRecord:
     """Feeds `storage.synced_ends` after every group commit and syncs it on a timer."""
 
     def __init__(
-        self, synced_ends: SyncedEnds, clock: Clock, syncer: Syncer, failed: Callable[[Exception], None]
+        self, directory: LogDirectory, clock: Clock, syncer: Syncer, failed: Callable[[Exception], None]
     ) -> None:
-        self._synced_ends = synced_ends
+        self._directory = directory
+        self._synced_ends = directory.synced_ends
         self._clock = clock
         self._syncer = syncer
         self._failed = failed
@@ -32,8 +34,8 @@ class SyncedRecord:
             key = PartitionKey(log.topic_id, log.partition)
             self._synced_ends.record(key, log.truncation_generation, log.synced_end)
         try:
-            self._synced_ends.write()
-        except OSError as error:
+            self._directory.write_synced_ends()
+        except (OSError, StorageError) as error:
             self._failed(error)
             return
         self._schedule()
@@ -52,7 +54,11 @@ class SyncedRecord:
         if error is not None:
             self._failed(error)
             return
-        self._synced_ends.synced()
+        try:
+            self._directory.guarded(self._synced_ends.synced)
+        except (OSError, StorageError) as failure:
+            self._failed(failure)
+            return
         self._schedule()
 
     @property

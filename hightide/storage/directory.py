@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
-from hightide.errors import CorruptionError, StorageError
+from hightide.errors import CorruptionError, DiskFullError, StorageError
 from hightide.limits import RESERVE_BYTES
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import (
@@ -43,6 +43,9 @@ HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
 SYNCED_ENDS_FILE = "synced-ends"
 CLEAN_MARK_FILE = ".kafka_cleanshutdown"
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+NOT_THE_DISK = (errno.ENOENT, errno.EMFILE, errno.ENFILE)
 
 Token = Callable[[int], bytes]
 T = TypeVar("T")
@@ -117,7 +120,7 @@ class LogDirectory:
         try:
             for checkpoint in self._checkpoints:
                 checkpoint.load()
-            self.synced_ends = self._guarded(self._open_synced_ends)
+            self.synced_ends = self.guarded(self._open_synced_ends)
         except FileNotFoundError as error:
             raise CorruptionError(
                 f"{error.filename} is missing: without it nobody knows which records are there for good. Restore it"
@@ -128,7 +131,7 @@ class LogDirectory:
         # A crash between these two leaves a mark that still tells the truth: no log was opened yet.
         self.state = state
         self._store(State(boot_id, state.broker_epoch, state.is_unclean or (is_rebooted and not self.clean)))
-        self._guarded(self._remove_clean_mark)
+        self.guarded(self._remove_clean_mark)
 
     def _open_synced_ends(self) -> SyncedEnds:
         return SyncedEnds.open(self.files, f"{self.path}/{SYNCED_ENDS_FILE}", self._rules)
@@ -136,8 +139,8 @@ class LogDirectory:
     def close(self, *, clean: bool) -> None:
         """The logs are closed. `clean`: all of them are synced, and their offsets were written."""
         if clean and self.space.condition is not Condition.OFFLINE:
-            self._guarded(self.synced_ends.sync)
-            self._guarded(self._write_clean_mark)
+            self.guarded(self.synced_ends.sync)
+            self.guarded(self._write_clean_mark)
         self.synced_ends.close()
 
     # The clean mark, in Kafka's form (KIP-966).
@@ -176,7 +179,7 @@ class LogDirectory:
 
     def _store(self, state: State) -> None:
         if state != self.state:
-            self._guarded(lambda: write_state(self.files, self.path, state, self._rules))
+            self.guarded(lambda: write_state(self.files, self.path, state, self._rules))
             self.state = state
 
     def facts(self, partition: TopicPartition, topic_id: bytes) -> OpenFacts:
@@ -205,6 +208,10 @@ class LogDirectory:
             if offsets is not None:
                 checkpoint.offsets.update(offsets)
 
+    def write_synced_ends(self) -> None:
+        """Give the recorded synced ends to the operating system, with the reserve's bytes if need be."""
+        self.guarded(self.synced_ends.write)
+
     def write_checkpoints(self) -> None:
         """Make the files say what is remembered now, durably. The one thing here that any thread may do.
 
@@ -213,7 +220,7 @@ class LogDirectory:
         """
         with self._mutex:
             for checkpoint in self._checkpoints:
-                self._guarded(checkpoint.write)
+                self.guarded(checkpoint.write)
 
     def lower(self, partition: TopicPartition, topic_id: bytes, generation: int, offset: int) -> None:
         """Before a truncation to `offset`: nothing remembered promises more, durably when this returns (R17).
@@ -221,7 +228,7 @@ class LogDirectory:
         `generation` is the truncation generation that the truncation begins.
         """
         key = PartitionKey(topic_id, partition.partition)
-        self._guarded(lambda: self.synced_ends.lower(key, generation, offset))
+        self.guarded(lambda: self.synced_ends.lower(key, generation, offset))
         lowered = False
         for checkpoint in self._checkpoints:
             if checkpoint.offsets.get(partition, 0) > offset:
@@ -237,8 +244,8 @@ class LogDirectory:
             with self._mutex:
                 for checkpoint in self._checkpoints:
                     if checkpoint.names(partition):
-                        self._guarded(checkpoint.write)
-        return self._guarded(lambda: self.partitions.open(partition, topic_id, token(16).hex()))
+                        self.guarded(checkpoint.write)
+        return self.guarded(lambda: self.partitions.open(partition, topic_id, token(16).hex()))
 
     def forget(self, partition: TopicPartition, topic_id: bytes) -> None:
         """The log is deleted; the files follow with the next checkpoint."""
@@ -248,18 +255,27 @@ class LogDirectory:
 
     # Writing what may use the reserve.
 
-    def _guarded(self, write: Callable[[], T]) -> T:
-        """Write what must be written: on a full disk with the reserve's bytes; any failure ends the directory (R10)."""
+    def guarded(self, write: Callable[[], T]) -> T:
+        """Write what must be written: on a full disk with the reserve's bytes; any failure ends the directory (R10).
+
+        `write` can be done again after it met a full disk. OSError only for what says nothing about the disk: a missing
+        file, or a process that has as many files open as it may.
+        """
         if self.space.condition is Condition.OFFLINE:
             raise StorageError(self.space.reason)
         try:
             return write()
-        except FileNotFoundError:
-            raise
+        except DiskFullError as error:
+            if self.space.condition is not Condition.ONLINE:
+                raise
+            self.space.write_failed(OSError(errno.ENOSPC, str(error)))
+            return self.guarded(write)
         except OSError as error:
-            if error.errno == errno.ENOSPC and self.space.condition is Condition.ONLINE:
+            if error.errno in NOT_THE_DISK:
+                raise
+            if error.errno in FULL_DISK and self.space.condition is Condition.ONLINE:
                 self.space.write_failed(error)
-                return self._guarded(write)
+                return self.guarded(write)
             self.space.take_offline(f"{self.path} failed: {error}")
             raise StorageError(self.space.reason) from error
 

@@ -80,6 +80,7 @@ class SyncedEnds:
         self._file = files.open(path)
         self._position = len(HEADER) + ENTRY_BYTES * len(entries)
         self._successor: File | None = None  # the new file, while it takes the place of the old one
+        self._successor_position = 0
         self._planned: File | None = None  # the successor that the sync under way covers
         self._is_renamed = False
         self.needs_sync = False
@@ -153,7 +154,7 @@ class SyncedEnds:
             return
         self._file.close()
         self._file = self._planned
-        self._position = self._file.size()
+        self._position = self._successor_position
         self._successor = self._planned = None
         self._is_renamed = False
 
@@ -187,13 +188,21 @@ class SyncedEnds:
         self._file.write_at(data, self._position)
         self._position += len(data)
         if self._successor is not None:
-            self._successor.write_at(data, self._successor.size())
+            # Where the last whole write ended, not at the end of the file: a full disk takes half an entry.
+            self._successor.write_at(data, self._successor_position)
+            self._successor_position += len(data)
 
     def _begin_rewrite(self) -> None:
         successor = self._files.open(self._path + TEMPORARY_SUFFIX, create=True)
-        successor.truncate(0)
-        successor.write_at(_whole(self._entries), 0)
+        entries = _whole(self._entries)
+        try:
+            successor.truncate(0)
+            successor.write_at(entries, 0)
+        except OSError:
+            successor.close()
+            raise
         self._successor = successor
+        self._successor_position = len(entries)
 
 
 def create_synced_ends(files: Files, path: str) -> None:

@@ -149,8 +149,14 @@ class FetchAttempt:
     def expired(self) -> None:
         """Answer with what there is."""
         self._unpark()
-        self._request.session.closed_callbacks.pop(self._unpark, None)
-        self._request.answer(self.answer())
+        session = self._request.session
+        session.closed_callbacks.pop(self._unpark, None)
+        try:
+            parts = self.answer()
+        except Exception:
+            session.fail()  # nobody above us could: we were called by a timer or by somebody else's append
+        else:
+            self._request.answer(parts)
 
     def _unpark(self) -> None:
         self._node.deadlines.remove(self)
@@ -205,6 +211,8 @@ class FetchAttempt:
                     aborted = [] if read is None else log.aborted_transactions(asked.fetch_offset, read.end)
         except ApiError as error:
             return FetchedRecords(asked.index, error.code, current_leader=self._leader_hint(asked, error.code))
+        except OSError as error:
+            return FetchedRecords(asked.index, partition.quarantine(error).code)
         return FetchedRecords(
             asked.index,
             high_watermark=partition.replica.high_watermark,
@@ -254,6 +262,7 @@ def _length(result: FetchedRecords) -> int:
 def _small_as_bytes(piece: FileSlice) -> bytes | FileSlice:
     if piece.length > COPIED_BYTES_MAX:
         return piece
-    data = piece.read()
-    piece.release()
-    return data
+    try:
+        return piece.read()
+    finally:
+        piece.release()

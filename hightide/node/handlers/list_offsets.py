@@ -105,6 +105,6 @@ def _find(partition: Partition, timestamp: int, replica_id: int, isolation: int)
             found = log.max_timestamp_offset(bound)
         else:
             found = log.offset_for_timestamp(timestamp, bound)
-    except CorruptionError as error:
+    except (CorruptionError, OSError) as error:
         raise partition.quarantine(error) from error
     return NOT_FOUND if found is None else Found(*found)
