@@ -7,7 +7,7 @@ from hightide.node.fetch_sessions import EVICTION_IDLE_SECONDS, FetchedPartition
 
 
 def asked(topic: str, index: int = 0, offset: int = 0) -> FetchedPartition:
-    return FetchedPartition(topic, index, offset, 1024, -1, -1, -1)
+    return FetchedPartition(topic, index, offset, 1024, -1, -1)
 
 
 def refused(sessions: FetchSessions, identifier: int, epoch: int, *, ids: bool = False) -> ErrorCode:
