@@ -2,7 +2,15 @@
 
 from hightide.error_codes import REFRESHES_METADATA, RETRIABLE, ErrorCode
 
-__all__ = ["ApiError", "CorruptionError", "DiskFullError", "ErrorCode", "InvalidRecordsError", "ProtocolError", "StorageError"]
+__all__ = [
+    "ApiError",
+    "CorruptionError",
+    "DiskFullError",
+    "ErrorCode",
+    "InvalidRecordsError",
+    "ProtocolError",
+    "StorageError",
+]
 
 
 class ApiError(Exception):
