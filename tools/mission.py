@@ -1,8 +1,8 @@
 """Writes docs/mission.md: every row of the mission, and the tests that prove it.
 
-A test proves a row by saying so: `@pytest.mark.covers("N11")`. The markers are read from the source, so that the page is
-the same on every machine; that the tests pass is what `make test` says. Failure rows count only from tests that let
-something fail: simulation, storage on the faulty disk, cluster or chaos tests.
+A test proves a row by saying so: `@pytest.mark.covers("N11")`. The markers are read from the source, so that the page
+is the same on every machine; that the tests pass is what `make test` says. Failure rows count only from tests that let
+something fail: simulation, cluster or chaos tests.
 """
 
 import ast

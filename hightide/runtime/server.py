@@ -1,7 +1,7 @@
 """`hightide server`: one node in this process, until a signal ends it.
 
-SIGTERM and SIGINT stop it cleanly: no new requests, answers to those in flight, everything synced, the clean mark set. A
-second signal ends it at once, which loses nothing acknowledged either.
+SIGTERM and SIGINT stop it cleanly: no new requests, answers to those in flight, everything synced, the clean mark set.
+A second signal ends it at once, which loses nothing acknowledged either.
 """
 
 import asyncio
