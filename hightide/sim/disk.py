@@ -6,6 +6,8 @@ every write since, one of: lost, kept, torn (a prefix, any set of sectors, or on
 every name created, renamed or removed since the last `sync_directory`: lost or kept. A sync that was told to fail drops
 what it should have written but shows it still, so that the next sync lies (R19). The same calls and the same seed give
 the same disk.
+
+A little long because every call of `Files` is here, and where it counts, crashes and fails must be seen at the call.
 """
 
 import errno
