@@ -4,7 +4,6 @@ KIB = 1024
 MIB = 1024 * KIB
 
 # Frames. A length field is checked against these before a byte is allocated.
-FRAME_BYTES_BEFORE_LOGIN = 512 * KIB  # ApiVersions and SASL are tiny; an anonymous peer gets no more
 FRAME_BYTES_MAX = 100 * MIB  # Kafka's socket.request.max.bytes
 
 # One connection.
@@ -13,43 +12,45 @@ RECEIVE_BUFFER_BYTES_MAX = 1 * MIB  # larger buffers gained nothing; a larger fr
 OUTPUT_BUFFER_BYTES_MAX = 64 * MIB  # a client that does not read is disconnected, not buffered for
 WRITE_DEADLINE_SECONDS = 10.0  # a peer that accepts no byte for this long is gone
 PARKED_PRODUCES_PER_CONNECTION = 5  # librdkafka's and Java's in-flight maximum for idempotent producers
-PARKED_PRODUCE_BYTES_PER_CONNECTION = 64 * MIB
-CONNECTIONS_MAX = 10_000
+PARKED_PRODUCE_BYTES_PER_CONNECTION = 64 * MIB  # what one client may have on its way to the disk
+CONNECTIONS_MAX = 10_000  # each has a receive buffer: 625 MiB when all are idle
 FETCH_SESSIONS_MAX = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
-FETCH_SESSION_PARTITIONS_MAX = 100_000
+FETCH_SESSION_PARTITIONS_MAX = 100_000  # of one session; a cluster has no more either
 FETCH_BYTES_MAX = 55 * MIB  # Kafka's fetch.max.bytes of a broker
 
 # Decoding.
 DECOMPRESSED_BATCH_BYTES_MAX = 100 * MIB  # a 1 MB gzip batch can inflate to 1 GiB
 ARRAY_ELEMENTS_MAX = 4_000_000  # of one message in all; Metadata of 100,000 partitions with RF 5 has 1.7 million
-BATCH_RECORDS_MAX = 10_000_000
+BATCH_RECORDS_MAX = 10_000_000  # a header may claim any number; the smallest record has 7 bytes
 
 # Metadata.
 TOPIC_NAME_LENGTH_MAX = 249  # Kafka's: the directory name must fit 255 with "-NNNNN"
-PARTITIONS_PER_TOPIC_MAX = 10_000
-PARTITIONS_MAX = 100_000
-TOPICS_PER_REQUEST_MAX = 10_000
+PARTITIONS_PER_TOPIC_MAX = 10_000  # created by one command, which is one batch
+PARTITIONS_MAX = 100_000  # of a cluster: every image and a Metadata answer for all topics grow with them
+TOPICS_PER_REQUEST_MAX = 10_000  # one command, one batch
 TOPICS_CREATED_AT_ONCE_MAX = 1_000  # automatic creations under way
 CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
 METADATA_BATCH_BYTES_MAX = 64 * MIB  # one command is one atomic batch: 10,000 partitions are about 1 MiB
-PRODUCER_ID_BLOCK_SIZE = 1_000
+PRODUCER_ID_BLOCK_SIZE = 1_000  # Kafka's: a start costs at most that many ids, of 2^63
 
 # Producer state.
-PRODUCER_BATCHES_KEPT = 5  # R11
-PRODUCERS_PER_PARTITION_MAX = 100_000
+PRODUCER_BATCHES_KEPT = 5  # R11: as many as an idempotent producer may have in flight
+PRODUCERS_PER_PARTITION_MAX = 100_000  # above it the one unheard longest is forgotten
 
 # Disk.
-RESERVE_BYTES = 64 * MIB  # kept for metadata, votes, checkpoints: RELIABILITY "Reserve"
+RESERVE_BYTES = 64 * MIB  # kept for the metadata log, votes, checkpoints and marks when the disk is full (R10)
 READ_ONLY_BELOW_BYTES = 16 * MIB  # free space is asked once a second; what a fast disk takes meanwhile meets ENOSPC
 SYNCED_ENDS_BYTES_MAX = 4 * MIB  # above it the file is rewritten with one entry per log: some 100,000 group commits
-SYNCED_END_RECORD_INTERVAL_SECONDS = 0.010  # R17
-RECOVERY_SCAN_BYTES = 1 * MIB
+SYNCED_END_RECORD_INTERVAL_SECONDS = 0.010  # R17: how late the record of what is synced may be
+RECOVERY_SCAN_BYTES = 1 * MIB  # a log is scanned and rewritten in pieces of this size
 
 # Our own client.
 CLIENT_REQUESTS_IN_FLIGHT_MAX = 5  # per connection, Java's max.in.flight.requests.per.connection
 CLIENT_BUFFER_BYTES_MAX = 32 * MIB  # records a producer holds before `send` waits: Java's buffer.memory
+
+# Reading a log.
 RECENT_BATCHES_REMEMBERED = 512  # positions of the newest batches of a log: tail reads need no index
 BOUNDARIES_REMEMBERED = 64  # where reads of a segment stopped: that many consumers go on without a lookup
 VERIFIED_BATCHES_PER_READ = 1024  # I31 on old data: about 2 ms of the loop, then the rest in the next fetch
-VERIFIED_BYTES_PER_READ = 4 * MIB
+VERIFIED_BYTES_PER_READ = 4 * MIB  # the same for large batches
 VERIFIED_RANGES_REMEMBERED = 64  # per segment; a forgotten range is only verified again

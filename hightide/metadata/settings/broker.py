@@ -7,7 +7,7 @@ then the difference is in `OWN_DEFAULTS`, with its reason.
 from collections.abc import Iterable
 from typing import Final
 
-from hightide.limits import CONNECTIONS_MAX, FETCH_SESSIONS_MAX, FRAME_BYTES_MAX
+from hightide.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FETCH_SESSIONS_MAX, FRAME_BYTES_MAX
 from hightide.metadata.settings.definition import (
     INT32_MAX,
     INT64_MAX,
@@ -123,7 +123,9 @@ def _network() -> Iterable[Setting]:
     yield _fixed(
         "socket.request.max.bytes", INT, str(FRAME_BYTES_MAX), "The largest request that is read.", at_least(1)
     )
-    yield _fixed("fetch.max.bytes", INT, "57671680", "The most that one fetch response carries.", at_least(1024))
+    yield _fixed(
+        "fetch.max.bytes", INT, str(FETCH_BYTES_MAX), "The most that one fetch response carries.", at_least(1024)
+    )
     yield _fixed(
         "max.incremental.fetch.session.cache.slots",
         INT,
