@@ -103,7 +103,9 @@ class Log:
         self.doubtful = recovered.doubtful
         self.failure = None
         self._segments = Segments(files, directory, recovered.segments)
-        self._unsynced = Unsynced(files, directory, rules, is_new=is_new)
+        self._unsynced = Unsynced(files, directory, rules, parent_changed=is_new)
+        if recovered.created:
+            self._unsynced.directory_changed()
         self.end = self.synced_end = self._segments.active.end
         self.start = min(max(start, self._segments.first_base), self.end)
         self.truncation_generation = 0
@@ -183,13 +185,15 @@ class Log:
         epochs = self.epochs
         if leader_epoch < epochs.latest:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} wrote after {epochs.latest}")
+        length = len(batch)
+        if length > self._segment_bytes:
+            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{length} bytes, a segment has {self._segment_bytes}")
         base = self.end
         last = base + header.last_offset_delta
         timestamp = header.max_timestamp
         patch_offsets(batch, 0, base, leader_epoch)
         if has_producer and not self._rules.r11_producer_state_after_append:
             producers.apply(header, base, timestamp)
-        length = len(batch)
         segment = self._segments.active
         position = segment.size
         if (
@@ -295,8 +299,6 @@ class Log:
                 segment = self._segments.active
             else:
                 return segment
-        if length > self._segment_bytes:
-            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{length} bytes, a segment has {self._segment_bytes}")
         self._set_limits(segment, when)
         return segment
 
@@ -430,11 +432,16 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int, upper_bound: int) -> Found | None:
         """(offset, timestamp, leader epoch) of the first record that is not older, below `upper_bound`."""
-        return first_at_or_after(self._segments, timestamp, self.start, min(upper_bound, self.end), self._verification)
+        end = min(upper_bound, self.end)
+        found = first_at_or_after(self._segments, timestamp, self.start, end, self._verification)
+        self._segments.unload_idle()
+        return found
 
     def max_timestamp_offset(self, upper_bound: int) -> Found | None:
         """(offset, timestamp, leader epoch) of the youngest record below `upper_bound`."""
-        return youngest(self._segments, self.start, min(upper_bound, self.end), self._verification)
+        found = youngest(self._segments, self.start, min(upper_bound, self.end), self._verification)
+        self._segments.unload_idle()
+        return found
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch ≤ `epoch` and where it ends (KIP-101); (-1, -1) for an epoch this log never heard of."""

@@ -10,7 +10,9 @@
 Every step may be interrupted and done again (I30): segments go from the end, and nothing is cut that was not bad.
 """
 
+from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
+from functools import partial
 from itertools import pairwise
 from struct import Struct
 
@@ -33,14 +35,15 @@ FULL_DISK = (ENOSPC, EDQUOT)
 
 
 class RecoveredLog:
-    """What recovery hands to the log: at least one segment, everything synced."""
+    """What recovery hands to the log: at least one segment, everything synced but the name of one just `created`."""
 
-    __slots__ = ("doubtful", "epochs", "producers", "scanned_bytes", "segments")
+    __slots__ = ("created", "doubtful", "epochs", "producers", "scanned_bytes", "segments")
 
     def __init__(self, segments: list[Segment], epochs: EpochHistory, producers: ProducerStates) -> None:
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
+        self.created = False
         self.doubtful = False
         self.scanned_bytes = 0
 
@@ -95,6 +98,7 @@ class _Recovery:
         self._now_ms = now_ms
         self._segments: list[Segment] = []
         self._leftovers: list[str] = []
+        self._created = False
         self._doubtful = False
         self._scanned_bytes = 0
         self._unsynced: list[File] = []
@@ -115,12 +119,13 @@ class _Recovery:
         self._load_epochs()
         trusted = self._trust_seals()
         self._producers = ProducerStates(self._files, self._directory)
+        self._snapshots = self._producers.snapshots()
         self._replay(trusted)
         self._scan(trusted)
         self._check_floor()
         self._make_synced(trusted)
         result = RecoveredLog(self._segments, self._epochs, self._producers)
-        result.doubtful, result.scanned_bytes = self._doubtful, self._scanned_bytes
+        result.created, result.doubtful, result.scanned_bytes = self._created, self._doubtful, self._scanned_bytes
         return result
 
     # ------------------------------------------------------------------ what is there
@@ -158,6 +163,7 @@ class _Recovery:
                     f"{self._directory} has no segments, but was synced up to {self._facts.synced_floor}"
                 )
             self._segments.append(Segment.open(self._files, self._directory, start, create=True))
+            self._created = True
         elif (
             self._segments[0].base > start
             and self._facts.synced_floor > start
@@ -226,7 +232,8 @@ class _Recovery:
                 self._cut(number, 0, chain.following, CorruptionError(f"{segment.file.path} {reason}"))
                 return
             if number > trusted:
-                self._snapshot(segment.base)
+                # The next recovery need not replay what this one did.
+                self._unless_full(partial(self._producers.snapshot, segment.base))
             try:
                 self._scan_segment(segment, chain)
             except BadBatchError as bad:
@@ -286,6 +293,9 @@ class _Recovery:
         # An entry at the very end is an epoch without records. It may be left from an interrupted truncation, and then
         # it would contradict what comes next.
         self._epochs.truncate_from_end(end)
+        if self._is_untouched(trusted, end):
+            self._unless_full(self._epochs.write)
+            return
         if not self._facts.clean:
             for segment in self._segments:
                 # The last one in any case: it may have been cut by a truncation that did not last.
@@ -295,15 +305,19 @@ class _Recovery:
             self._start_over(start)
         for path in self._leftovers:
             self._files.remove(path)
-        try:
-            for segment in self._segments[trusted:-1]:
-                self._seal(segment)
-            self._epochs.write()
-        except OSError as error:
-            # All of these can be derived again: a full disk must not keep a log from being read (R10).
-            if error.errno not in FULL_DISK:
-                raise
+        for segment in self._segments[trusted:-1]:
+            self._unless_full(partial(self._seal, segment))
+        self._unless_full(self._epochs.write)
         self._files.sync_directory(self._directory)
+
+    def _is_untouched(self, trusted: int, end: int) -> bool:
+        """Whether nothing came or went in the directory: a clean start, or a new log whose first sync is to come.
+
+        A snapshot above the end was removed, and must not come back when the log has grown past it.
+        """
+        is_whole = self._created or (self._facts.clean and trusted == len(self._segments))
+        has_stale_snapshots = bool(self._snapshots) and self._snapshots[-1] > end
+        return is_whole and not self._leftovers and not has_stale_snapshots
 
     def _seal(self, segment: Segment) -> None:
         for file in segment.seal():
@@ -311,10 +325,10 @@ class _Recovery:
             file.sync()
         segment.unload()
 
-    def _snapshot(self, offset: int) -> None:
-        """So that the next recovery need not replay what this one did."""
+    def _unless_full(self, write: Callable[[], None]) -> None:
+        """Write what could be derived again: a full disk must not keep a log from being read (R10)."""
         try:
-            self._producers.snapshot(offset)
+            write()
         except OSError as error:
             if error.errno not in FULL_DISK:
                 raise

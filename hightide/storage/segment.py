@@ -136,6 +136,7 @@ class Segment:
         self.verified_start = min(self.verified_start, position)
         self.size = position
         self.end = end
+        self.last_offset_max = self.base + RELATIVE_OFFSET_MAX
         self.unindexed_bytes = position - (index.positions[-1] if len(index) else 0)
         if self.max_timestamp_offset >= end:
             self._find_max_timestamp()
@@ -171,9 +172,11 @@ class Segment:
 
     @property
     def transactions(self) -> TransactionIndex:
-        """Aborted transactions whose marker is here."""
-        self.load()
-        assert self._transactions is not None
+        """Aborted transactions whose marker is here; loaded by itself, because most segments have none."""
+        if self._transactions is None:
+            assert self._seal is not None
+            data = self._read_derived(TRANSACTION_INDEX_SUFFIX, self._seal.transaction_index_crc)
+            self._transactions = TransactionIndex.decode(data)
         return self._transactions
 
     def seal(self) -> list[File]:
@@ -233,14 +236,11 @@ class Segment:
         return seal if seal is not None and seal.log_bytes == self.file.size() else None
 
     def load(self) -> None:
-        """Have the indexes in memory. One that does not fit its seal is derived again from the batches."""
+        """Have both indexes in memory. One that does not fit its seal is derived again from the batches."""
         if self._index is not None:
             return
         seal = self._seal
         assert seal is not None
-        self._transactions = TransactionIndex.decode(
-            self._read_derived(TRANSACTION_INDEX_SUFFIX, seal.transaction_index_crc)
-        )
         try:
             self._index = OffsetIndex.decode(self._read_derived(INDEX_SUFFIX, seal.index_crc))
             self._times = TimeIndex.decode(self._read_derived(TIME_INDEX_SUFFIX, seal.time_index_crc))

@@ -60,6 +60,12 @@ class Segments:
             self._loaded = segment
         return segment
 
+    def unload_idle(self) -> None:
+        """Forget the indexes that a walk over all segments loaded."""
+        for segment in self._segments:
+            if segment is not self.active and segment is not self._loaded:
+                segment.unload()
+
     def beginning_with(self, offset: int) -> list[Segment]:
         """The segment that holds this offset and all after it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
