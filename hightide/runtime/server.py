@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hightide.errors import StorageError
 from hightide.node.node import Node, StartError
+from hightide.runtime.directory_lock import lock_directory
 from hightide.runtime.world import RealWorld
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def run_server(settings: "Settings") -> int:
 
 
 async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
+    lock = lock_directory(settings.log_directory)
     world = RealWorld(loop, settings.socket_request_max_bytes)
     node = Node(world, settings)
     stopping = asyncio.Event()
@@ -65,6 +67,7 @@ async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
         return 1
     await node.stop()
     world.syncer.close()
+    lock.close()
     return 0
 
 

@@ -71,9 +71,17 @@ def test_less_than_a_header_is_no_batch(size: int) -> None:
     assert refuse(bytes(size)).code is ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("magic", [0, 1, 3, -1])
-def test_only_magic_two(magic: int) -> None:
-    assert refuse(changed(batch(), 16, ">b", magic)).code is ErrorCode.INVALID_RECORD
+@pytest.mark.parametrize(
+    ("magic", "code"),
+    [
+        (0, ErrorCode.INVALID_RECORD),
+        (1, ErrorCode.INVALID_RECORD),
+        (3, ErrorCode.CORRUPT_MESSAGE),
+        (-1, ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_only_magic_two(magic: int, code: ErrorCode) -> None:
+    assert refuse(changed(batch(), 16, ">b", magic)).code is code
 
 
 def test_exactly_one_batch() -> None:
