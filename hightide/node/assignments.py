@@ -48,9 +48,12 @@ class Assignments:
         """At start: open and recover every log that the last known metadata gives this node. No role yet."""
         self._node.directory.partitions.remove_deleted()
         for topic in image.topics.values():
-            for index, partition in enumerate(topic.partitions):
-                if self._node.settings.node_id in partition.replicas:
-                    self._open(image, topic, index)
+            for index, agreed in enumerate(topic.partitions):
+                if self._node.settings.node_id in agreed.replicas:
+                    partition = self._open(image, topic, index)
+                    # R8: what an earlier life led gives no role in this one.
+                    if partition is not None and not self._world.rules.r8_new_epoch_every_start:
+                        partition.lead(agreed)
 
     def apply(self, delta: "Delta") -> None:
         """A newer image was committed; each step looks at the newest one when its turn comes."""
