@@ -87,6 +87,13 @@ def test_bad_batches_change_nothing() -> None:
     refused(ErrorCode.INVALID_RECORD, log, marker(1, commit=True))
 
 
+def test_a_batch_that_fits_no_segment_does_not_roll_one() -> None:
+    log = open_log(new_disk(), SMALL_SEGMENTS._replace(segment_bytes=200))
+    fill(log, 1)
+    refused(ErrorCode.RECORD_LIST_TOO_LARGE, log, batch(b"x" * 200))
+    assert log.segment_count == 1
+
+
 def test_append_time_is_the_brokers() -> None:
     log = open_log(new_disk(), LogSettings(log_append_time=True))
     appended = append(log, b"a", timestamp=5)
@@ -263,6 +270,17 @@ def test_aborted_transactions_are_found_across_segments() -> None:
     assert log.last_stable_offset(log.end) == log.end == 4
     assert log.aborted_transactions(0, 4) == [(1, 0)]
     assert log.aborted_transactions(3, 4) == []
+
+
+def test_segments_without_aborted_transactions_cost_no_lookup() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    fill(log, 30)
+    log.close(clean=True)
+    disk.kill()
+    log = open_log(disk, facts=OpenFacts(clean=True, recovery_point=30))
+    disk.fail("read", "*", times=-1)
+    assert log.aborted_transactions(0, 30) == []
 
 
 # ---------------------------------------------------------------------- time

@@ -56,6 +56,17 @@ def test_a_clean_start_reads_no_batch() -> None:
     assert contents(log) == numbered(0, 30)
 
 
+def test_a_clean_start_syncs_nothing() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    fill(log, 30)
+    log.close(clean=True)
+    disk.kill()
+    disk.trace = []
+    open_log(disk, facts=OpenFacts(clean=True, recovery_point=30))
+    assert disk.trace == []
+
+
 def test_a_clean_stop_survives_a_power_loss() -> None:
     disk = new_disk()
     log = open_log(disk)

@@ -61,6 +61,8 @@ def test_one_sealed_segment_keeps_its_indexes_in_memory() -> None:
     log = open_log(new_disk())
     fill(log, 100)
     assert contents(log) == numbered(0, 100)
+    assert log.offset_for_timestamp(0, 100) is not None
+    assert log.max_timestamp_offset(100) is not None
     loaded = [segment for segment in log._segments if segment._index is not None]
     assert len(loaded) <= 2
 
