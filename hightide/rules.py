@@ -11,20 +11,40 @@ from dataclasses import dataclass, fields, replace
 class Rules:
     """Field names carry the number of the rule; docs/concepts/reliability.md tells what each forbids."""
 
+    r1_truncate_by_epoch: bool = True
+    r1_cut_to_own_epoch_end: bool = True
+    r1_discard_diverging_answer: bool = True
+    r2_fence_leader_epoch: bool = True
+    r2_drop_answers_of_other_epochs: bool = True
     r3_epoch_before_append: bool = True
     r4_synced_ends_only: bool = True
+    r4_unknown_position_blocks: bool = True
+    r4_positions_of_this_epoch: bool = True
+    r4_positions_of_this_life: bool = True
+    r4_proposed_members_count: bool = True
+    r4_minimum_of_committed_set: bool = True
+    r5_join_at_high_watermark: bool = True
+    r5_join_at_epoch_start: bool = True
+    r5_join_live_only: bool = True
+    r6_proposals_end_by_image: bool = True
+    r6_adopt_from_image: bool = True
     r8_new_epoch_every_start: bool = True
+    r8_roles_after_own_registration: bool = True
     r10_offline_on_failed_sync: bool = True
     r11_producer_state_after_append: bool = True
     r11_duplicates_park: bool = True
     r13_empty_above_high_watermark: bool = True
+    r13_high_watermark_after_append: bool = True
+    r16_lease: bool = True
     r17_quarantine_synced_corruption: bool = True
     r18_atomic_checkpoints: bool = True
     r19_rewrite_unsynced_tail: bool = True
     r19_void_sync_after_truncation: bool = True
+    r19_list_synced_logs_only: bool = True
     r19_sync_directory_entries: bool = True
     r21_followers_verify: bool = True
     r22_topic_id_before_first_byte: bool = True
+    r25_credit_synced_sessions_only: bool = True
 
     def without(self, name: str) -> "Rules":
         """The same rules with one turned off, for the mutation gate."""

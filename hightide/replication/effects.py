@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from hightide.errors import ErrorCode
+
 
 class StartEpoch(NamedTuple):
     """Put (epoch, start) into the log's epoch history before the first append or answer of this epoch (R3)."""
@@ -23,4 +25,60 @@ class HighWatermarkMoved(NamedTuple):
     high_watermark: int
 
 
-Effect = StartEpoch | AppendLeaderChange | HighWatermarkMoved
+class FailWaiting(NamedTuple):
+    """Answer whoever waits for a commit with this error: the records may or may not survive."""
+
+    error: ErrorCode
+
+
+class ProposeInSync(NamedTuple):
+    """Ask the controller for this in-sync set (AlterPartition), again whenever the same proposal comes again.
+
+    `in_sync` holds (broker id, broker epoch); the epochs are those of the request, by which it compares and sets.
+    """
+
+    leader_epoch: int
+    partition_epoch: int
+    in_sync: tuple[tuple[int, int], ...]
+
+
+class AppendFetched(NamedTuple):
+    """Append the records of the answer as they are (R21), then tell LogAdvanced; no batch newer than `leader_epoch`."""
+
+    leader_epoch: int
+
+
+class TruncateTo(NamedTuple):
+    """Cut the log's end back to `offset`, then tell LogTruncated; nothing else of the answer may be used (R1)."""
+
+    offset: int
+
+
+class RestartLogAt(NamedTuple):
+    """Drop the whole log and begin anew at `offset`, the leader's log start; then tell LogTruncated."""
+
+    offset: int
+
+
+class AdvanceStart(NamedTuple):
+    """Records below `offset` are gone at the leader, and here they go too."""
+
+    offset: int
+
+
+class ListAgain(NamedTuple):
+    """Name the partition in the session's next Fetch and want a full answer, so that no high watermark sticks (R25)."""
+
+
+Effect = (
+    StartEpoch
+    | AppendLeaderChange
+    | HighWatermarkMoved
+    | FailWaiting
+    | ProposeInSync
+    | AppendFetched
+    | TruncateTo
+    | RestartLogAt
+    | AdvanceStart
+    | ListAgain
+)
