@@ -11,7 +11,6 @@ from typing import Any
 from hightide.wire.versions import FLEXIBLE_FROM, VALID_VERSIONS
 
 PRODUCE = 0
-FETCH = 1
 API_VERSIONS = 18
 
 # librdkafka turns features off unless Produce is advertised from 0 on; 0-2 are refused all the same (KAFKA-18659).
@@ -41,14 +40,19 @@ HANDLERS = {
 }
 
 
+# Handlers that decode the request themselves, where it lies: the hot paths.
+RAW = {"produce", "fetch"}
+
+
 class Api:
     """One served API. `handle` is the module's function, loaded at the first call."""
 
-    __slots__ = ("_handle", "first", "flexible_from", "key", "last", "module")
+    __slots__ = ("_handle", "first", "flexible_from", "is_raw", "key", "last", "module")
 
     def __init__(self, key: int, module: str) -> None:
         self.key = key
         self.module = module
+        self.is_raw = module in RAW
         self.first, self.last = VALID_VERSIONS[key]
         self.flexible_from = FLEXIBLE_FROM.get(key, 1 << 15)
         self._handle: Callable[..., Any] | None = None

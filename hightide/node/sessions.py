@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hightide import limits
 from hightide.errors import ApiError, ProtocolError, StorageError
-from hightide.node.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Api
+from hightide.node.apis import API_VERSIONS, APIS, PRODUCE, Api
 from hightide.node.ports import Connection, Part
 from hightide.storage.files import FileSlice
 from hightide.wire.primitives import Reader
@@ -98,7 +98,7 @@ class Session:
             if request is None:
                 return
             api = request.api
-            if api.key == PRODUCE or api.key == FETCH:
+            if api.is_raw:
                 parts = api.handle(self._node, request)
             else:
                 parts = self._handle_message(api, request)
