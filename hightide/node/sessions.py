@@ -98,10 +98,7 @@ class Session:
             if request is None:
                 return
             api = request.api
-            if api.is_raw:
-                parts = api.handle(self._node, request)
-            else:
-                parts = self._handle_message(api, request)
+            parts = api.handle(self._node, request) if api.is_raw else self._handle_message(api, request)
         except ProtocolError as error:
             self._node.stats.protocol_errors += 1
             log.warning("closed %s: %s", self.connection.peer, error)
