@@ -103,9 +103,7 @@ class Log:
         self.doubtful = recovered.doubtful
         self.failure = None
         self._segments = Segments(files, directory, recovered.segments)
-        self._unsynced = Unsynced(files, directory, rules, parent_changed=is_new)
-        if recovered.created:
-            self._unsynced.directory_changed()
+        self._unsynced = Unsynced(files, directory, rules, is_new=is_new)
         self.end = self.synced_end = self._segments.active.end
         self.start = min(max(start, self._segments.first_base), self.end)
         self.truncation_generation = 0
@@ -483,8 +481,9 @@ class Log:
     def truncate_fully(self, new_start: int) -> None:
         """Drop everything and begin anew at `new_start`, as a follower that fell out of its leader's log does.
 
-        The caller has durably lowered everything remembered of this log to 0 before (R17): a log that begins behind its
-        remembered start otherwise looks like one that lost its first segment.
+        The caller has durably lowered everything remembered of this log to 0 before (R17), and checkpoints the new
+        start before it records a synced end: a log that begins behind its remembered start otherwise looks like one
+        that lost its first segment.
         """
         if self.failure is not None:
             raise StorageError(self.failure)

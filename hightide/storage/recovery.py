@@ -35,15 +35,14 @@ FULL_DISK = (ENOSPC, EDQUOT)
 
 
 class RecoveredLog:
-    """What recovery hands to the log: at least one segment, everything synced but the name of one just `created`."""
+    """What recovery hands to the log: at least one segment, everything synced."""
 
-    __slots__ = ("created", "doubtful", "epochs", "producers", "scanned_bytes", "segments")
+    __slots__ = ("doubtful", "epochs", "producers", "scanned_bytes", "segments")
 
     def __init__(self, segments: list[Segment], epochs: EpochHistory, producers: ProducerStates) -> None:
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
-        self.created = False
         self.doubtful = False
         self.scanned_bytes = 0
 
@@ -125,7 +124,7 @@ class _Recovery:
         self._check_floor()
         self._make_synced(trusted)
         result = RecoveredLog(self._segments, self._epochs, self._producers)
-        result.created, result.doubtful, result.scanned_bytes = self._created, self._doubtful, self._scanned_bytes
+        result.doubtful, result.scanned_bytes = self._doubtful, self._scanned_bytes
         return result
 
     # ------------------------------------------------------------------ what is there
@@ -311,12 +310,13 @@ class _Recovery:
         self._files.sync_directory(self._directory)
 
     def _is_untouched(self, trusted: int, end: int) -> bool:
-        """Whether nothing came or went in the directory: a clean start, or a new log whose first sync is to come.
+        """Whether a clean start changed nothing in the directory, so that nothing is to be synced.
 
-        A snapshot above the end was removed, and must not come back when the log has grown past it.
+        A new segment must last, or a later one might outlive it. A snapshot above the end was removed, and must not
+        come back when the log has grown past it.
         """
-        is_whole = self._created or (self._facts.clean and trusted == len(self._segments))
         has_stale_snapshots = bool(self._snapshots) and self._snapshots[-1] > end
+        is_whole = self._facts.clean and trusted == len(self._segments) and not self._created
         return is_whole and not self._leftovers and not has_stale_snapshots
 
     def _seal(self, segment: Segment) -> None:

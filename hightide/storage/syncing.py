@@ -66,13 +66,13 @@ class Unsynced:
 
     __slots__ = ("_changes", "_directory", "_files", "_parent_changed", "_rules", "_synced_changes", "indexes")
 
-    def __init__(self, files: Files, directory: str, rules: Rules, *, parent_changed: bool) -> None:
+    def __init__(self, files: Files, directory: str, rules: Rules, *, is_new: bool) -> None:
         self._files = files
         self._directory = directory
         self._rules = rules
-        self._changes = 0  # names created, renamed or removed so far
+        self._changes = int(is_new)  # names created, renamed or removed so far
         self._synced_changes = 0
-        self._parent_changed = parent_changed
+        self._parent_changed = is_new
         self.indexes: list[File] = []
 
     def directory_changed(self) -> None:
