@@ -33,6 +33,11 @@ CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
 METADATA_BATCH_BYTES_MAX = 64 * MIB  # one command is one atomic batch: 10,000 partitions are about 1 MiB
 PRODUCER_ID_BLOCK_SIZE = 1_000  # Kafka's: a start costs at most that many ids, of 2^63
 
+# Replication.
+FETCH_BACKOFF_SECONDS_FIRST = 0.02  # a new leader often knows of its epoch a moment after its followers
+FETCH_BACKOFF_SECONDS_MAX = 1.0  # Kafka's replica.fetch.backoff.ms
+PROPOSAL_RETRY_SECONDS = 1.0  # an in-sync set is proposed again until the metadata answers; the same one twice is free
+
 # Producer state.
 PRODUCER_BATCHES_KEPT = 5  # R11: as many as an idempotent producer may have in flight
 PRODUCERS_PER_PARTITION_MAX = 100_000  # above it the one unheard longest is forgotten

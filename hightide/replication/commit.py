@@ -1,22 +1,12 @@
-"""When a record is committed: the two rules of DESIGN section 1, as arithmetic.
+"""When a record is committed: the arithmetic of DESIGN section 1 that needs no knowledge of replicas.
 
 The law behind both: every set that can commit shares a member with every set that can choose the next leader. In-sync
 commit needs *every* member of the in-sync set, from which the controller appoints; majority commit needs a majority,
-and so does an election. Mixing the two loses data, so neither function takes the other's arguments.
+and so does an election. Mixing the two loses data; so in-sync commit is computed where the in-sync set is known
+(`leadership`), majority commit here, and neither takes the other's arguments.
 """
 
-from collections.abc import Iterable, Sequence
-
-
-def in_sync_high_watermark(current: int, positions: Iterable[int | None]) -> int:
-    """R4: the lowest position over the whole in-sync set, never below `current`; an unknown position blocks."""
-    lowest: int | None = None
-    for position in positions:
-        if position is None:
-            return current
-        if lowest is None or position < lowest:
-            lowest = position
-    return current if lowest is None else max(current, lowest)
+from collections.abc import Sequence
 
 
 def majority_high_watermark(current: int, synced_ends: Sequence[int], epoch_start: int) -> int:

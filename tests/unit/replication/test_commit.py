@@ -2,24 +2,7 @@
 
 import pytest
 
-from hightide.replication.commit import effective_minimum, in_sync_high_watermark, majority_high_watermark
-
-
-@pytest.mark.covers("T5")
-def test_in_sync_takes_the_lowest_position() -> None:
-    assert in_sync_high_watermark(3, [9, 5, 7]) == 5
-
-
-def test_in_sync_never_falls() -> None:
-    assert in_sync_high_watermark(8, [9, 5, 7]) == 8
-
-
-def test_an_unknown_position_blocks() -> None:
-    assert in_sync_high_watermark(3, [9, None, 7]) == 3
-
-
-def test_an_empty_set_commits_nothing() -> None:
-    assert in_sync_high_watermark(3, []) == 3
+from hightide.replication.commit import effective_minimum, majority_high_watermark
 
 
 @pytest.mark.parametrize(
