@@ -141,11 +141,19 @@ def load() -> dict[str, list[Message]]:
     for addition in additions["fields"]:
         if addition["field"]["tag"] < OWN_FROM:
             raise ValueError(f"{addition['message']}: our tags begin at {OWN_FROM}")
-        by_name[addition["message"]]["fields"].append(addition["field"])
+        _fields_inside(by_name[addition["message"]], addition.get("inside", "")).append(addition["field"])
     return {
         group: [_message(facts) for facts in messages if facts["validVersions"] != "none" and facts["type"] != "header"]
         for group, messages in facts.items()
     }
+
+
+def _fields_inside(message: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    """The fields of a message, or of the structure behind a dotted path of its field names."""
+    fields: list[dict[str, Any]] = message["fields"]
+    for name in filter(None, path.split(".")):
+        fields = next(field["fields"] for field in fields if field["name"] == name)
+    return fields
 
 
 def _check_own(message: dict[str, Any]) -> dict[str, Any]:

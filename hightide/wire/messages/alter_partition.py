@@ -6,7 +6,16 @@ from typing import Self
 
 from hightide.types import ZERO_UUID
 from hightide.wire.message import ApiMessage, Structure, absent_field, unsupported_version
-from hightide.wire.primitives import FRESH, Reader, write_compact_count, write_int32s, write_tagged_fields, write_uuid
+from hightide.wire.primitives import (
+    BOOLEAN,
+    FRESH,
+    INT32,
+    Reader,
+    write_compact_count,
+    write_int32s,
+    write_tagged_fields,
+    write_uuid,
+)
 
 _BI = Struct(">bi")
 _IH = Struct(">ih")
@@ -49,6 +58,7 @@ class AlterPartitionRequestPartitionData(Structure):
         "new_isr_with_epochs",
         "leader_recovery_state",
         "partition_epoch",
+        "whole_logs_synced",
     )
 
     def __init__(
@@ -60,6 +70,7 @@ class AlterPartitionRequestPartitionData(Structure):
         new_isr_with_epochs: list[BrokerState] = FRESH,
         leader_recovery_state: int = 0,
         partition_epoch: int = 0,
+        whole_logs_synced: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition_index = partition_index
@@ -68,6 +79,7 @@ class AlterPartitionRequestPartitionData(Structure):
         self.new_isr_with_epochs = [] if new_isr_with_epochs is FRESH else new_isr_with_epochs
         self.leader_recovery_state = leader_recovery_state
         self.partition_epoch = partition_epoch
+        self.whole_logs_synced = whole_logs_synced
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -84,7 +96,11 @@ class AlterPartitionRequestPartitionData(Structure):
             if self.new_isr_with_epochs:
                 raise absent_field(self, "new_isr_with_epochs", version)
         out += _BI.pack(self.leader_recovery_state, self.partition_epoch)
-        write_tagged_fields(out, None, self.unknown_tagged_fields)
+        tagged: dict[int, bytearray] = {}
+        if self.whole_logs_synced:
+            tagged[10000] = field = bytearray()
+            field += BOOLEAN.pack(self.whole_logs_synced)
+        write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -98,7 +114,13 @@ class AlterPartitionRequestPartitionData(Structure):
             self.new_isr = reader.read_int32s(reader.read_compact_array_count())
             self.new_isr_with_epochs = []
         (self.leader_recovery_state, self.partition_epoch) = reader.unpack(_BI)
-        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        self.whole_logs_synced = False
+        self.unknown_tagged_fields = None
+        for tag, size in reader.read_tags():
+            if tag == 10000:
+                self.whole_logs_synced = reader.read_boolean()
+            else:
+                self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
 
 
@@ -255,7 +277,7 @@ class AlterPartitionResponseTopicData(Structure):
 
 
 class AlterPartitionResponse(ApiMessage):
-    __slots__ = ("throttle_time_ms", "error_code", "topics")
+    __slots__ = ("throttle_time_ms", "error_code", "topics", "controller_epoch")
 
     api_key = 56
     valid_versions = (2, 3)
@@ -267,11 +289,13 @@ class AlterPartitionResponse(ApiMessage):
         throttle_time_ms: int = 0,
         error_code: int = 0,
         topics: list[AlterPartitionResponseTopicData] = FRESH,
+        controller_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.topics = [] if topics is FRESH else topics
+        self.controller_epoch = controller_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -281,7 +305,11 @@ class AlterPartitionResponse(ApiMessage):
         write_compact_count(out, self.topics)
         for topic_data in self.topics:
             topic_data.write(out, version)
-        write_tagged_fields(out, None, self.unknown_tagged_fields)
+        tagged: dict[int, bytearray] = {}
+        if self.controller_epoch != -1:
+            tagged[10000] = field = bytearray()
+            field += INT32.pack(self.controller_epoch)
+        write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -291,5 +319,11 @@ class AlterPartitionResponse(ApiMessage):
         (self.throttle_time_ms, self.error_code) = reader.unpack(_IH)
         count = reader.read_compact_array_count()
         self.topics = [AlterPartitionResponseTopicData.read(reader, version) for _ in range(count)]
-        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        self.controller_epoch = -1
+        self.unknown_tagged_fields = None
+        for tag, size in reader.read_tags():
+            if tag == 10000:
+                self.controller_epoch = reader.read_int32()
+            else:
+                self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self

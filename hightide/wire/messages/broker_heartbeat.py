@@ -4,11 +4,89 @@ codegen/kafka-4.3-schemas.json and codegen/hightide.json; never edited."""
 from struct import Struct
 from typing import Self
 
-from hightide.wire.message import ApiMessage, absent_field, unsupported_version
-from hightide.wire.primitives import FRESH, Reader, write_compact_count, write_tagged_fields, write_uuid
+from hightide.types import ZERO_UUID
+from hightide.wire.message import ApiMessage, Structure, absent_field, unsupported_version
+from hightide.wire.primitives import (
+    FRESH,
+    INT32,
+    INT64,
+    Reader,
+    write_compact_count,
+    write_compact_string,
+    write_tagged_fields,
+    write_uuid,
+)
 
+_IB = Struct(">ib")
 _IHTTT = Struct(">ih???")
+_IIQ = Struct(">iiq")
 _IQQTT = Struct(">iqq??")
+_UIB = Struct(">16sib")
+_UIIQ = Struct(">16siiq")
+
+
+class UnreadyReplica(Structure):
+    __slots__ = ("topic_id", "partition_id", "state", "reason")
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        partition_id: int = 0,
+        state: int = 0,
+        reason: str = "",
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.state = state
+        self.reason = reason
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def write(self, out: bytearray, version: int) -> None:
+        write_uuid(out, self.topic_id)
+        out += _IB.pack(self.partition_id, self.state)
+        write_compact_string(out, self.reason)
+        write_tagged_fields(out, None, self.unknown_tagged_fields)
+
+    @classmethod
+    def read(cls, reader: Reader, version: int) -> Self:
+        self = cls.__new__(cls)
+        (self.topic_id, self.partition_id, self.state) = reader.unpack(_UIB)
+        self.reason = reader.read_compact_string()
+        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        return self
+
+
+class LogEnd(Structure):
+    __slots__ = ("topic_id", "partition_id", "last_epoch", "end_offset")
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        partition_id: int = 0,
+        last_epoch: int = 0,
+        end_offset: int = 0,
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.last_epoch = last_epoch
+        self.end_offset = end_offset
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def write(self, out: bytearray, version: int) -> None:
+        write_uuid(out, self.topic_id)
+        out += _IIQ.pack(self.partition_id, self.last_epoch, self.end_offset)
+        write_tagged_fields(out, None, self.unknown_tagged_fields)
+
+    @classmethod
+    def read(cls, reader: Reader, version: int) -> Self:
+        self = cls.__new__(cls)
+        (self.topic_id, self.partition_id, self.last_epoch, self.end_offset) = reader.unpack(_UIIQ)
+        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        return self
 
 
 class BrokerHeartbeatRequest(ApiMessage):
@@ -20,6 +98,9 @@ class BrokerHeartbeatRequest(ApiMessage):
         "want_shut_down",
         "offline_log_dirs",
         "cordoned_log_dirs",
+        "applied_metadata_offset",
+        "unready_replicas",
+        "log_ends",
     )
 
     api_key = 63
@@ -36,6 +117,9 @@ class BrokerHeartbeatRequest(ApiMessage):
         want_shut_down: bool = False,
         offline_log_dirs: list[bytes] = FRESH,
         cordoned_log_dirs: list[bytes] | None = None,
+        applied_metadata_offset: int = -1,
+        unready_replicas: list[UnreadyReplica] = FRESH,
+        log_ends: list[LogEnd] = FRESH,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
@@ -45,6 +129,9 @@ class BrokerHeartbeatRequest(ApiMessage):
         self.want_shut_down = want_shut_down
         self.offline_log_dirs = [] if offline_log_dirs is FRESH else offline_log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
+        self.applied_metadata_offset = applied_metadata_offset
+        self.unready_replicas = [] if unready_replicas is FRESH else unready_replicas
+        self.log_ends = [] if log_ends is FRESH else log_ends
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -72,6 +159,19 @@ class BrokerHeartbeatRequest(ApiMessage):
                 write_uuid(field, uuid)
         if version < 2 and self.cordoned_log_dirs is not None:
             raise absent_field(self, "cordoned_log_dirs", version)
+        if self.applied_metadata_offset != -1:
+            tagged[10000] = field = bytearray()
+            field += INT64.pack(self.applied_metadata_offset)
+        if self.unready_replicas:
+            tagged[10001] = field = bytearray()
+            write_compact_count(field, self.unready_replicas)
+            for unready_replica in self.unready_replicas:
+                unready_replica.write(field, version)
+        if self.log_ends:
+            tagged[10002] = field = bytearray()
+            write_compact_count(field, self.log_ends)
+            for log_end in self.log_ends:
+                log_end.write(field, version)
         write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
@@ -88,6 +188,9 @@ class BrokerHeartbeatRequest(ApiMessage):
         ) = reader.unpack(_IQQTT)
         self.offline_log_dirs = []
         self.cordoned_log_dirs = None
+        self.applied_metadata_offset = -1
+        self.unready_replicas = []
+        self.log_ends = []
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if version >= 1 and tag == 0:
@@ -96,13 +199,30 @@ class BrokerHeartbeatRequest(ApiMessage):
             elif version >= 2 and tag == 1:
                 count = reader.read_compact_nullable_array_count()
                 self.cordoned_log_dirs = None if count < 0 else [reader.read_uuid() for _ in range(count)]
+            elif tag == 10000:
+                self.applied_metadata_offset = reader.read_int64()
+            elif tag == 10001:
+                count = reader.read_compact_array_count()
+                self.unready_replicas = [UnreadyReplica.read(reader, version) for _ in range(count)]
+            elif tag == 10002:
+                count = reader.read_compact_array_count()
+                self.log_ends = [LogEnd.read(reader, version) for _ in range(count)]
             else:
                 self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
 
 
 class BrokerHeartbeatResponse(ApiMessage):
-    __slots__ = ("throttle_time_ms", "error_code", "is_caught_up", "is_fenced", "should_shut_down")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "is_caught_up",
+        "is_fenced",
+        "should_shut_down",
+        "lease_age_ms",
+        "lease_ms",
+        "controller_epoch",
+    )
 
     api_key = 63
     valid_versions = (0, 2)
@@ -116,6 +236,9 @@ class BrokerHeartbeatResponse(ApiMessage):
         is_caught_up: bool = False,
         is_fenced: bool = True,
         should_shut_down: bool = False,
+        lease_age_ms: int = -1,
+        lease_ms: int = 0,
+        controller_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
@@ -123,6 +246,9 @@ class BrokerHeartbeatResponse(ApiMessage):
         self.is_caught_up = is_caught_up
         self.is_fenced = is_fenced
         self.should_shut_down = should_shut_down
+        self.lease_age_ms = lease_age_ms
+        self.lease_ms = lease_ms
+        self.controller_epoch = controller_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -135,7 +261,17 @@ class BrokerHeartbeatResponse(ApiMessage):
             self.is_fenced,
             self.should_shut_down,
         )
-        write_tagged_fields(out, None, self.unknown_tagged_fields)
+        tagged: dict[int, bytearray] = {}
+        if self.lease_age_ms != -1:
+            tagged[10000] = field = bytearray()
+            field += INT64.pack(self.lease_age_ms)
+        if self.lease_ms != 0:
+            tagged[10001] = field = bytearray()
+            field += INT64.pack(self.lease_ms)
+        if self.controller_epoch != -1:
+            tagged[10002] = field = bytearray()
+            field += INT32.pack(self.controller_epoch)
+        write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -149,5 +285,17 @@ class BrokerHeartbeatResponse(ApiMessage):
             self.is_fenced,
             self.should_shut_down,
         ) = reader.unpack(_IHTTT)
-        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        self.lease_age_ms = -1
+        self.lease_ms = 0
+        self.controller_epoch = -1
+        self.unknown_tagged_fields = None
+        for tag, size in reader.read_tags():
+            if tag == 10000:
+                self.lease_age_ms = reader.read_int64()
+            elif tag == 10001:
+                self.lease_ms = reader.read_int64()
+            elif tag == 10002:
+                self.controller_epoch = reader.read_int32()
+            else:
+                self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self

@@ -20,7 +20,9 @@ from hightide.wire.primitives import (
 )
 
 _HH = Struct(">hh")
+_IBIQ = Struct(">ibiq")
 _IHQ = Struct(">ihq")
+_UIBIQ = Struct(">16sibiq")
 _WH = Struct(">Hh")
 
 
@@ -88,6 +90,39 @@ class Feature(Structure):
         return self
 
 
+class AffectedReplica(Structure):
+    __slots__ = ("topic_id", "partition_id", "state", "last_epoch", "end_offset")
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        partition_id: int = 0,
+        state: int = 0,
+        last_epoch: int = -1,
+        end_offset: int = -1,
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.state = state
+        self.last_epoch = last_epoch
+        self.end_offset = end_offset
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def write(self, out: bytearray, version: int) -> None:
+        write_uuid(out, self.topic_id)
+        out += _IBIQ.pack(self.partition_id, self.state, self.last_epoch, self.end_offset)
+        write_tagged_fields(out, None, self.unknown_tagged_fields)
+
+    @classmethod
+    def read(cls, reader: Reader, version: int) -> Self:
+        self = cls.__new__(cls)
+        (self.topic_id, self.partition_id, self.state, self.last_epoch, self.end_offset) = reader.unpack(_UIBIQ)
+        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        return self
+
+
 class BrokerRegistrationRequest(ApiMessage):
     __slots__ = (
         "broker_id",
@@ -99,6 +134,8 @@ class BrokerRegistrationRequest(ApiMessage):
         "is_migrating_zk_broker",
         "log_dirs",
         "previous_broker_epoch",
+        "is_unclean",
+        "affected_replicas",
     )
 
     api_key = 62
@@ -117,6 +154,8 @@ class BrokerRegistrationRequest(ApiMessage):
         is_migrating_zk_broker: bool = False,
         log_dirs: list[bytes] = FRESH,
         previous_broker_epoch: int = -1,
+        is_unclean: bool = False,
+        affected_replicas: list[AffectedReplica] = FRESH,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
@@ -128,6 +167,8 @@ class BrokerRegistrationRequest(ApiMessage):
         self.is_migrating_zk_broker = is_migrating_zk_broker
         self.log_dirs = [] if log_dirs is FRESH else log_dirs
         self.previous_broker_epoch = previous_broker_epoch
+        self.is_unclean = is_unclean
+        self.affected_replicas = [] if affected_replicas is FRESH else affected_replicas
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -154,7 +195,16 @@ class BrokerRegistrationRequest(ApiMessage):
                 write_uuid(out, uuid)
         if version >= 3:
             out += INT64.pack(self.previous_broker_epoch)
-        write_tagged_fields(out, None, self.unknown_tagged_fields)
+        tagged: dict[int, bytearray] = {}
+        if self.is_unclean:
+            tagged[10000] = field = bytearray()
+            field += BOOLEAN.pack(self.is_unclean)
+        if self.affected_replicas:
+            tagged[10001] = field = bytearray()
+            write_compact_count(field, self.affected_replicas)
+            for affected_replica in self.affected_replicas:
+                affected_replica.write(field, version)
+        write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -182,7 +232,17 @@ class BrokerRegistrationRequest(ApiMessage):
             self.previous_broker_epoch = reader.read_int64()
         else:
             self.previous_broker_epoch = -1
-        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        self.is_unclean = False
+        self.affected_replicas = []
+        self.unknown_tagged_fields = None
+        for tag, size in reader.read_tags():
+            if tag == 10000:
+                self.is_unclean = reader.read_boolean()
+            elif tag == 10001:
+                count = reader.read_compact_array_count()
+                self.affected_replicas = [AffectedReplica.read(reader, version) for _ in range(count)]
+            else:
+                self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
 
 

@@ -37,6 +37,7 @@ _IUT = Struct(">i16s?")
 _QQQ = Struct(">qqq")
 _TT = Struct(">??")
 _UB = Struct(">16sb")
+_UIII = Struct(">16siii")
 _WH = Struct(">Hh")
 
 
@@ -619,6 +620,7 @@ class PartitionChangeRecord(LogRecord):
         "directories",
         "eligible_leader_replicas",
         "last_known_elr",
+        "whole_logs_synced",
     )
 
     record_type = 5
@@ -639,6 +641,7 @@ class PartitionChangeRecord(LogRecord):
         directories: list[bytes] | None = None,
         eligible_leader_replicas: list[int] | None = None,
         last_known_elr: list[int] | None = None,
+        whole_logs_synced: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition_id = partition_id
@@ -652,6 +655,7 @@ class PartitionChangeRecord(LogRecord):
         self.directories = directories
         self.eligible_leader_replicas = eligible_leader_replicas
         self.last_known_elr = last_known_elr
+        self.whole_logs_synced = whole_logs_synced
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -701,6 +705,9 @@ class PartitionChangeRecord(LogRecord):
                 write_uuid(field, uuid)
         if version < 1 and self.directories is not None:
             raise absent_field(self, "directories", version)
+        if self.whole_logs_synced != -1:
+            tagged[10000] = field = bytearray()
+            field += INT8.pack(self.whole_logs_synced)
         write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
@@ -718,6 +725,7 @@ class PartitionChangeRecord(LogRecord):
         self.eligible_leader_replicas = None
         self.last_known_elr = None
         self.directories = None
+        self.whole_logs_synced = -1
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if tag == 0:
@@ -745,6 +753,8 @@ class PartitionChangeRecord(LogRecord):
             elif version >= 1 and tag == 8:
                 count = reader.read_compact_nullable_array_count()
                 self.directories = None if count < 0 else [reader.read_uuid() for _ in range(count)]
+            elif tag == 10000:
+                self.whole_logs_synced = reader.read_int8()
             else:
                 self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
@@ -765,6 +775,7 @@ class PartitionRecord(LogRecord):
         "directories",
         "eligible_leader_replicas",
         "last_known_elr",
+        "whole_logs_synced",
     )
 
     record_type = 3
@@ -787,6 +798,7 @@ class PartitionRecord(LogRecord):
         directories: list[bytes] = FRESH,
         eligible_leader_replicas: list[int] | None = None,
         last_known_elr: list[int] | None = None,
+        whole_logs_synced: bool = True,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition_id = partition_id
@@ -802,6 +814,7 @@ class PartitionRecord(LogRecord):
         self.directories = [] if directories is FRESH else directories
         self.eligible_leader_replicas = eligible_leader_replicas
         self.last_known_elr = last_known_elr
+        self.whole_logs_synced = whole_logs_synced
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -841,6 +854,9 @@ class PartitionRecord(LogRecord):
             write_int32s(field, self.last_known_elr)
         if version < 2 and self.last_known_elr is not None:
             raise absent_field(self, "last_known_elr", version)
+        if not self.whole_logs_synced:
+            tagged[10000] = field = bytearray()
+            field += BOOLEAN.pack(self.whole_logs_synced)
         write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
@@ -862,6 +878,7 @@ class PartitionRecord(LogRecord):
         self.leader_recovery_state = 0
         self.eligible_leader_replicas = None
         self.last_known_elr = None
+        self.whole_logs_synced = True
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if tag == 0:
@@ -872,6 +889,8 @@ class PartitionRecord(LogRecord):
             elif version >= 2 and tag == 2:
                 count = reader.read_compact_nullable_array_count()
                 self.last_known_elr = None if count < 0 else reader.read_int32s(count)
+            elif tag == 10000:
+                self.whole_logs_synced = reader.read_boolean()
             else:
                 self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
@@ -990,6 +1009,7 @@ class RegisterBrokerRecord(LogRecord):
         "in_controlled_shutdown",
         "log_dirs",
         "cordoned_log_dirs",
+        "unfenced_epoch",
     )
 
     record_type = 0
@@ -1010,6 +1030,7 @@ class RegisterBrokerRecord(LogRecord):
         in_controlled_shutdown: bool = False,
         log_dirs: list[bytes] = FRESH,
         cordoned_log_dirs: list[bytes] | None = None,
+        unfenced_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.broker_id = broker_id
@@ -1023,6 +1044,7 @@ class RegisterBrokerRecord(LogRecord):
         self.in_controlled_shutdown = in_controlled_shutdown
         self.log_dirs = [] if log_dirs is FRESH else log_dirs
         self.cordoned_log_dirs = cordoned_log_dirs
+        self.unfenced_epoch = unfenced_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -1064,6 +1086,9 @@ class RegisterBrokerRecord(LogRecord):
                 write_uuid(field, uuid)
         if version < 4 and self.cordoned_log_dirs is not None:
             raise absent_field(self, "cordoned_log_dirs", version)
+        if self.unfenced_epoch != -1:
+            tagged[10000] = field = bytearray()
+            field += INT64.pack(self.unfenced_epoch)
         write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
@@ -1093,6 +1118,7 @@ class RegisterBrokerRecord(LogRecord):
             self.in_controlled_shutdown = False
         self.log_dirs = []
         self.cordoned_log_dirs = None
+        self.unfenced_epoch = -1
         self.unknown_tagged_fields = None
         for tag, size in reader.read_tags():
             if version >= 3 and tag == 0:
@@ -1101,6 +1127,8 @@ class RegisterBrokerRecord(LogRecord):
             elif version >= 4 and tag == 1:
                 count = reader.read_compact_nullable_array_count()
                 self.cordoned_log_dirs = None if count < 0 else [reader.read_uuid() for _ in range(count)]
+            elif tag == 10000:
+                self.unfenced_epoch = reader.read_int64()
             else:
                 self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
@@ -1542,6 +1570,45 @@ class ZkMigrationStateRecord(LogRecord):
         return self
 
 
+class PossibleLossRecord(LogRecord):
+    __slots__ = ("topic_id", "partition_id", "leader", "leader_epoch")
+
+    record_type = 10000
+    valid_versions = (0, 0)
+    flexible_from = 0
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = ZERO_UUID,
+        partition_id: int = 0,
+        leader: int = 0,
+        leader_epoch: int = 0,
+        unknown_tagged_fields: dict[int, bytes] | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def write(self, out: bytearray, version: int) -> None:
+        if version != 0:
+            raise unsupported_version(self, version)
+        write_uuid(out, self.topic_id)
+        out += _III.pack(self.partition_id, self.leader, self.leader_epoch)
+        write_tagged_fields(out, None, self.unknown_tagged_fields)
+
+    @classmethod
+    def read(cls, reader: Reader, version: int) -> Self:
+        if version != 0:
+            raise unsupported_version(cls, version)
+        self = cls.__new__(cls)
+        (self.topic_id, self.partition_id, self.leader, self.leader_epoch) = reader.unpack(_UIII)
+        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        return self
+
+
 RECORDS: dict[int, type[LogRecord]] = {
     0: RegisterBrokerRecord,
     1: UnregisterBrokerRecord,
@@ -1569,4 +1636,5 @@ RECORDS: dict[int, type[LogRecord]] = {
     26: RemoveDelegationTokenRecord,
     27: RegisterControllerRecord,
     28: ClearElrRecord,
+    10000: PossibleLossRecord,
 }
