@@ -56,6 +56,10 @@ class MemoryConnection:
             self.replies.put_nowait(bytes(self._out[4 : 4 + length]))
             del self._out[: 4 + length]
 
+    @property
+    def is_sending(self) -> bool:
+        return False
+
     def pause(self) -> None:
         self._paused = True
 

@@ -53,7 +53,7 @@ class Assignments:
                     partition = self._open(image, topic, index)
                     # R8: what an earlier life led gives no role in this one.
                     if partition is not None and not self._world.rules.r8_new_epoch_every_start:
-                        partition.lead(agreed)
+                        partition.take_role(agreed, image.brokers)
 
     def apply(self, delta: "Delta") -> None:
         """A newer image was committed; each step looks at the newest one when its turn comes."""
@@ -101,8 +101,8 @@ class Assignments:
         if wanted is None or self._node.settings.node_id not in wanted.replicas:
             return
         partition = self.by_topic.get(topic_id, {}).get(index) or self._open(image, image.topics[topic_id], index)
-        if partition is not None and wanted.leader == self._node.settings.node_id:
-            partition.lead(wanted)
+        if partition is not None:
+            partition.take_role(wanted, image.brokers)
 
     def _open(self, image: "Image", topic: "Topic", index: int) -> Partition | None:
         """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17).

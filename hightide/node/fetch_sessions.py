@@ -21,7 +21,7 @@ class FetchedPartition:
     """One partition of a fetch: what the client asked, and what it was last told."""
 
     __slots__ = (
-        "current_leader_epoch", "fetch_offset", "index", "last_fetched_epoch", "max_bytes",
+        "current_leader_epoch", "fetch_offset", "index", "last_fetched_epoch", "log_start", "max_bytes",
         "said_high_watermark", "said_log_start", "topic",
     )  # fmt: skip
 
@@ -33,6 +33,7 @@ class FetchedPartition:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start: int = -1,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -40,6 +41,7 @@ class FetchedPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start = log_start  # a follower's
         self.forget_said()
 
     def ask(self, other: "FetchedPartition") -> None:
@@ -48,6 +50,7 @@ class FetchedPartition:
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
+        self.log_start = other.log_start
 
     def forget_said(self) -> None:
         """Whatever is said next is news."""

@@ -34,6 +34,7 @@ from hightide.node.sessions import Session
 from hightide.node.stats import Stats
 from hightide.node.synced_record import SyncedRecord
 from hightide.node.waiting import Deadlines, Turn
+from hightide.replication.effects import ProposeInSync
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
@@ -115,10 +116,13 @@ class Node:
             self,
             PartitionWorld(
                 settings.node_id,
+                self.clock,
+                self.directory,
                 self.commits,
-                self.directory.space,
                 self.disk_failed,
                 self.turn.soon,
+                self._propose_in_sync,
+                self._cut_readers,
                 self.rules,
             ),
         )
@@ -302,6 +306,16 @@ class Node:
         if not task.cancelled() and task.exception() is not None:
             self.stats.unexpected_errors += 1
             log.error("an unexpected error", exc_info=task.exception())
+
+    def _cut_readers(self) -> None:
+        """A log is about to be cut: a connection that still sends from files might send what was cut (KAFKA-18723)."""
+        for session in self.sessions:
+            if session.connection.is_sending:
+                session.connection.close()
+
+    def _propose_in_sync(self, partition: Partition, proposal: ProposeInSync) -> None:
+        """Ask the controller for another in-sync set."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------------ metadata
 

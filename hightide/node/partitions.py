@@ -6,22 +6,50 @@ the directory (R10), rotten bytes take the partition offline with an alarm and n
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from errno import ENOSPC
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
-from hightide.replication.effects import Effect, HighWatermarkMoved, StartEpoch
-from hightide.replication.events import DurabilityChanged, LeadershipGranted, MinimumChanged
+from hightide.node.log_view import StoredLog
+from hightide.replication.effects import (
+    AdvanceStart,
+    AppendFetched,
+    Effect,
+    FailWaiting,
+    HighWatermarkMoved,
+    ListAgain,
+    ProposeInSync,
+    RestartLogAt,
+    StartEpoch,
+    TruncateTo,
+)
+from hightide.replication.events import (
+    BrokersChanged,
+    DurabilityChanged,
+    Event,
+    FetchAnswered,
+    FollowershipGranted,
+    InSyncAnswered,
+    LeadershipGranted,
+    LogTruncated,
+    MinimumChanged,
+    TimePassed,
+)
+from hightide.replication.fetching import FetchVerdict
+from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.replica import CommitRule, Replica
 from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
+from hightide.types import TopicPartition
 
 if TYPE_CHECKING:
+    from hightide.metadata.entities import Broker
     from hightide.metadata.entities import Partition as AgreedPartition
     from hightide.node.commits import GroupCommit
-    from hightide.storage.space import Space
+    from hightide.node.ports import Clock
+    from hightide.storage.directory import LogDirectory
 
 log = logging.getLogger("hightide.partitions")
 
@@ -39,31 +67,47 @@ class CommitWaiter(Protocol):
 class PartitionWorld:
     """What all partitions of a node share."""
 
-    __slots__ = ("commits", "disk_failed", "node_id", "rules", "soon", "space")
+    __slots__ = (
+        "clock", "commits", "cut_readers", "directory", "disk_failed", "lag_time_max", "lease", "node_id", "propose",
+        "rules", "soon", "space",
+    )  # fmt: skip
 
     def __init__(
         self,
         node_id: int,
+        clock: "Clock",
+        directory: "LogDirectory",
         commits: "GroupCommit",
-        space: "Space",
         disk_failed: Callable[[Exception], None],
         soon: Callable[[Callable[[], None]], None],
+        propose: "Callable[[Partition, ProposeInSync], None]",
+        cut_readers: Callable[[], None],
         rules: Rules,
+        *,
+        lease: Lease = UNLIMITED,
+        lag_time_max: float = 10.0,
     ) -> None:
         self.node_id = node_id
+        self.clock = clock
+        self.directory = directory
+        self.space = directory.space
         self.commits = commits
-        self.space = space
         self.disk_failed = disk_failed
         self.soon = soon
+        self.propose = propose
+        self.cut_readers = cut_readers
         self.rules = rules
+        self.lease = lease
+        self.lag_time_max = lag_time_max
 
 
 class Partition:
     """One replica of one partition, opened. Leads or refuses; knows nothing of the wire."""
 
     __slots__ = (
-        "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index", "is_synced_only", "log",
-        "offline_code", "offline_reason", "replica", "topic", "topic_id",
+        "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
+        "is_synced_only", "log", "offline_code", "offline_reason", "on_synced", "replica", "replica_waiters",
+        "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -88,46 +132,84 @@ class Partition:
             high_watermark=max(high_watermark, opened.start),
             synced_only=synced_only,
             min_in_sync_replicas=min_in_sync_replicas,
+            log=StoredLog(opened),
+            lag_time_max=world.lag_time_max,
+            lease=world.lease,
             rules=world.rules,
         )
         self.offline_reason: str | None = None
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.fetch_waiters: dict[Callable[[], None], None] = {}
+        """Consumers that wait for a commit."""
+        self.replica_waiters: dict[Callable[[], None], None] = {}
+        """Followers that wait for an append."""
+        self.on_synced: Callable[[], None] | None = None
+        """Whoever fetches for this follower: its next request waits for the sync (R25)."""
         self._world = world
         self._waiters: list[tuple[int, int, CommitWaiter, int]] = []
         self._waiter_sequence = 0
-        self._on_progress = self._wake_fetches  # one bound method, so that a turn calls it once
+        self._on_progress = self._wake_fetches  # one bound method each, so that a turn calls it once
+        self._on_append = self._wake_replicas
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
     # ------------------------------------------------------------------ leadership
 
-    def lead(self, agreed: "AgreedPartition") -> None:
-        """Take the role the committed metadata gives (R8: never from local memory)."""
-        self._carry_out(
-            self.replica.handle(
-                LeadershipGranted(agreed.leader_epoch, agreed.partition_epoch, agreed.replicas, agreed.in_sync_replicas)
-            )
-        )
+    def take_role(self, agreed: "AgreedPartition", brokers: "Mapping[int, Broker]") -> None:
+        """Lead or follow as the committed metadata says (R8, C25: never from local memory)."""
+        sets = agreed.replicas, agreed.in_sync_replicas
+        epochs = agreed.leader_epoch, agreed.partition_epoch
+        if agreed.leader == self._world.node_id:
+            self._handle(LeadershipGranted(*epochs, *sets, brokers, self._world.clock.now()))
+        else:
+            self._handle(FollowershipGranted(agreed.leader, *epochs, *sets))
+
+    def brokers_changed(self, brokers: "Mapping[int, Broker]") -> None:
+        """Brokers registered, were fenced or unfenced."""
+        self._handle(BrokersChanged(brokers))
+
+    def time_passed(self, now: float) -> None:
+        """Look after laggards and proposals."""
+        self._handle(TimePassed(now))
+
+    def in_sync_answered(self, answer: InSyncAnswered) -> None:
+        """The controller answered a proposal."""
+        self._handle(answer)
+
+    def _handle(self, event: Event) -> None:
+        self._carry_out(self.replica.handle(event))
 
     def configure(self, *, synced_only: bool, min_in_sync_replicas: int) -> None:
         """Take changed topic settings at once (N13)."""
         if synced_only != self.is_synced_only:
             self.is_synced_only = synced_only
-            self._carry_out(self.replica.handle(DurabilityChanged(synced_only)))
+            self._handle(DurabilityChanged(synced_only))
             if synced_only:
                 self._world.commits.dirty(self)
         if min_in_sync_replicas != self.replica.min_in_sync_replicas:
-            self._carry_out(self.replica.handle(MinimumChanged(min_in_sync_replicas)))
+            self._handle(MinimumChanged(min_in_sync_replicas))
 
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def _carry_out(self, effects: Sequence[Effect], fetched: memoryview | None = None) -> None:
+        """Do what the machine asks, in order; `fetched` holds the records of the answer it is asked about."""
         for effect in effects:
             match effect:
-                case StartEpoch(epoch, start):
-                    self.log.epochs.assign(epoch, start)
                 case HighWatermarkMoved():
                     self._committed()
+                case StartEpoch(epoch, start):
+                    self.log.epochs.assign(epoch, start)
+                case ProposeInSync():
+                    self._world.propose(self, effect)
+                case AppendFetched(leader_epoch):
+                    self._append_fetched(fetched, leader_epoch)
+                case TruncateTo(offset) | RestartLogAt(offset):
+                    self._truncate(offset, restart=isinstance(effect, RestartLogAt))
+                case AdvanceStart(offset):
+                    self.log.advance_start(min(offset, self.log.end))
+                case FailWaiting(error):
+                    self._fail_waiting(error)
+                case ListAgain():
+                    pass  # the fetcher compares what it listed with what `next_fetch` says
                 case _:
                     raise AssertionError(f"an in-sync replica does not ask for {effect}")
 
@@ -153,6 +235,8 @@ class Partition:
         if acks == -1 and not replica.has_enough_in_sync:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         world = self._world
+        if replica.lease is not UNLIMITED and not replica.may_append(world.clock.now(), acks_all=acks == -1):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the lease has ended: the controller is out of reach")
         if not world.space.accepts_records:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, world.space.reason)
         opened = self.log
@@ -163,6 +247,8 @@ class Partition:
         if not appended.duplicate:
             if replica.log_advanced(opened.end, opened.synced_end):
                 self._committed()
+            if self.replica_waiters:
+                world.soon(self._on_append)
             if self.is_synced_only or opened.needs_sync:
                 world.commits.dirty(self)
         return appended
@@ -178,6 +264,8 @@ class Partition:
         """A group commit reached this log."""
         if self.replica.log_advanced(self.log.end, self.log.synced_end):
             self._committed()
+        if self.on_synced is not None:
+            self.on_synced()
 
     def must_wait(self, appended: Appended) -> bool:
         """Whether acks=all can't be answered yet; a duplicate waits exactly like the original (R11)."""
@@ -208,11 +296,85 @@ class Partition:
         """Stop for good in this process life: the disk failed, or the topic is gone."""
         self.offline_reason = reason
         self.offline_code = code
+        self._fail_waiting(code)
+        if self.fetch_waiters:
+            self._world.soon(self._on_progress)
+        if self.replica_waiters:
+            self._world.soon(self._on_append)
+
+    def _fail_waiting(self, code: ErrorCode) -> None:
         waiters, self._waiters = self._waiters, []
         for _, _, waiter, number in waiters:
             waiter.failed(number, code)
-        if self.fetch_waiters:
-            self._world.soon(self._on_progress)
+
+    # ------------------------------------------------------------------ replication
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        log_start: int,
+        synced_session: bool,
+    ) -> FetchVerdict:
+        """Judge and credit a follower's Fetch, once per arrival; what it commits is answered before this returns."""
+        if self.offline_reason is not None:
+            return FetchVerdict(self.offline_code)
+        verdict = self.replica.on_follower_fetch(
+            replica_id, broker_epoch, leader_epoch, fetch_offset, last_fetched_epoch, log_start,
+            self._world.clock.now(), synced_session,
+        )  # fmt: skip
+        self._carry_out(verdict.effects)
+        return verdict
+
+    def fetch_answered(self, answer: FetchAnswered, records: memoryview | None) -> None:
+        """The leader answered this follower; `records` dies when this returns."""
+        if self.offline_reason is None:
+            try:
+                self._carry_out(self.replica.handle(answer), records)
+            except StorageError as error:
+                self._follower_failed(error)
+
+    def _append_fetched(self, records: memoryview | None, leader_epoch: int) -> None:
+        """R21: byte for byte, after the checks. What fails them is asked for again, later."""
+        opened = self.log
+        if records is None or not self._world.space.accepts_records:
+            return
+        try:
+            opened.append_as_follower(records, leader_epoch, self._world.clock.wall_ms())
+        except ApiError as error:
+            log.error("%s: the leader sent what can't follow: %s", self, error)
+            return
+        if self.replica.log_advanced(opened.end, opened.synced_end):
+            self._committed()
+        if self.is_synced_only or opened.needs_sync:
+            self._world.commits.dirty(self)
+
+    def _truncate(self, offset: int, *, restart: bool) -> None:
+        """R17: lower every promise first, durably; R21: nobody goes on reading from the cut region."""
+        opened, world = self.log, self._world
+        lowered = 0 if restart else offset
+        key = TopicPartition(self.topic, self.index)
+        world.directory.lower(key, self.topic_id, opened.truncation_generation + 1, lowered)
+        world.cut_readers()
+        log.info("%s: cut from %d to %d, as its leader's epochs say", self, opened.end, offset)
+        if restart:
+            opened.truncate_fully(offset)
+        else:
+            opened.truncate(offset, world.clock.wall_ms())
+        self._handle(LogTruncated(opened.end, opened.synced_end))
+
+    def _follower_failed(self, error: StorageError) -> None:
+        if isinstance(error, CorruptionError):
+            self.quarantine(error)
+        else:
+            self._refused_by_disk(error)
+
+    def _wake_replicas(self) -> None:
+        for waiter in list(self.replica_waiters):
+            waiter()
 
     # ------------------------------------------------------------------ reading
 

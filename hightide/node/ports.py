@@ -40,6 +40,10 @@ class Connection(Protocol):
 
     peer: str
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether parts given to `send` have not left yet."""
+
     def send(self, parts: Sequence[Part]) -> None:
         """Send parts in order, buffering what the peer does not take; slices are released when sent or dropped."""
 

@@ -2,7 +2,8 @@
 
 asyncio's streams cost two to three times as much per request and copy large writes (docs/decisions/0005). Here a
 frame is parsed where it was received and a fetch leaves by `sendfile`. Everything is bounded: the receive buffer by the
-frame limit, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by `WRITE_DEADLINE_SECONDS`.
+frame limit, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by `WRITE_DEADLINE_SECONDS`; and whoever does not
+take its answers is asked for no more requests.
 """
 
 import asyncio
@@ -18,6 +19,9 @@ from hightide.storage.files import FileSlice
 from hightide.wire.framing import FrameBuffer
 
 ACCEPTS_PER_TURN = 64  # new connections taken before the others get their turn
+ACCEPT_AGAIN_SECONDS = 1.0  # without a descriptor to give, a listening socket stays readable: look again later
+CORKED_PARTS_MAX = 256  # answers that leave together at the end of a turn: more would only wait
+CORKED_BYTES_MAX = 256 * limits.KIB
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
 SENDFILE_BYTES_PER_TURN = 4 * limits.MIB  # about 1-2 ms of copying: one reader's turn stays short
 
@@ -60,9 +64,13 @@ class SocketConnection:
                 self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
-        if self._paused and self._buffer.pending:  # more than the next request: the kernel's buffer takes over
-            self._read(False)
-            return
+        if self._buffer.pending:
+            self._deliver()  # whole frames that waited come first: the buffer may be full of them
+            if self._closed:
+                return
+            if (self._paused or self._writing) and self._buffer.pending:  # the kernel's buffer takes over
+                self._read(False)
+                return
         try:
             count = self._socket.recv_into(self._buffer.writable())
         except (BlockingIOError, InterruptedError):
@@ -77,7 +85,10 @@ class SocketConnection:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Hand over whole frames; answers given meanwhile leave together at the end."""
+        """Hand over whole frames; answers given meanwhile leave together at the end.
+
+        Not to a peer that has not taken its earlier answers: its requests wait until it does, or until the deadline.
+        """
         if self._delivering:
             return
         self._delivering = self._corked = True
@@ -85,7 +96,7 @@ class SocketConnection:
         assert receiver is not None
         buffer = self._buffer
         try:
-            while not (self._paused or self._closed):
+            while not (self._paused or self._writing or self._closed):
                 frame = buffer.next_frame()
                 if frame is None:
                     break
@@ -115,6 +126,11 @@ class SocketConnection:
 
     # ------------------------------------------------------------------ out
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether something waits for the peer to take it."""
+        return bool(self._out)
+
     def send(self, parts: Sequence[Part]) -> None:
         """Queue the parts and send what the socket takes at once."""
         if self._closed or self._finishing:
@@ -126,8 +142,17 @@ class SocketConnection:
                 self._buffered += len(part)
         if self._buffered > limits.OUTPUT_BUFFER_BYTES_MAX:
             self.close()
-        elif not (self._corked or self._writing):
+        elif not self._writing and (
+            not self._corked or self._buffered > CORKED_BYTES_MAX or len(self._out) > CORKED_PARTS_MAX
+        ):
             self._flush()
+
+    def _writable(self) -> None:
+        """The peer takes bytes again: when it has taken all of them, its next requests are welcome."""
+        self._flush()
+        if not (self._writing or self._paused or self._closed):
+            self._read(True)
+            self._deliver()
 
     def _flush(self) -> None:
         out = self._out
@@ -196,7 +221,7 @@ class SocketConnection:
             self._deadline = self._loop.call_later(limits.WRITE_DEADLINE_SECONDS, self.close)
             if not self._writing:
                 self._writing = True
-                self._loop.add_writer(self._fd, self._flush)
+                self._loop.add_writer(self._fd, self._writable)
         elif self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
@@ -244,6 +269,7 @@ class SocketListener:
         self._socket = sock
         self._accept = accept
         self._loop = network.loop
+        self._again: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to accept; what connected meanwhile waits in the kernel's queue."""
@@ -253,9 +279,11 @@ class SocketListener:
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 sock, address = self._socket.accept()
-            except (BlockingIOError, InterruptedError):
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # out of descriptors, or the peer is gone already: try again when there is another
+            except OSError:  # out of descriptors
+                self._loop.remove_reader(self._socket.fileno())
+                self._again = self._loop.call_later(ACCEPT_AGAIN_SECONDS, self.start)
                 return
             connection = self._network.wrap(sock, f"{address[0]}:{address[1]}")
             receiver = self._accept(connection)
@@ -266,6 +294,8 @@ class SocketListener:
 
     def close(self) -> None:
         """Stop accepting."""
+        if self._again is not None:
+            self._again.cancel()
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()

@@ -1,12 +1,13 @@
-"""Fetch (1), versions 4-18: the hot path out, for consumers.
+"""Fetch (1), versions 4-18: the hot path out, for consumers and for followers (T3).
 
 Answers at once when `min_bytes` are there, something is wrong or there is nothing to wait for; else when an append
 brings enough or `max_wait_ms` have passed. A parked fetch holds offsets only: files are pinned when the answer is made.
 The first batch is returned whole even where it is larger than the limits (KIP-74). Sessions: KIP-227. Topics by id from
-version 13 on. An offset between the high watermark and the end is empty, not out of range (R13).
+version 13 on. An offset between the high watermark and the end is empty, not out of range (R13). A follower is judged
+and credited when its request arrives, once, and reads to the end of the log (C17).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hightide.errors import ApiError, ErrorCode
@@ -19,6 +20,7 @@ from hightide.node.fetch_sessions import (
 )
 from hightide.node.ports import Part
 from hightide.node.sessions import PARKED
+from hightide.replication.fetching import FetchVerdict
 from hightide.storage.files import FileSlice
 from hightide.wire.fetch import Fetch, FetchedRecords, decode_fetch_request, encode_fetch_response
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from hightide.node.sessions import Request
 
 READ_COMMITTED = 1
-CONSUMER = -1
+SYNCED_SESSION = 1  # our tagged field: the follower syncs before it asks for more (R25)
 DEBUGGING_CONSUMER = -2  # sees the log to its end: for tools that compare replicas
 COPIED_BYTES_MAX = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
 
@@ -42,7 +44,8 @@ def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
     except ApiError as error:
         parts = encode_fetch_response(request.version, (), session_id=NO_SESSION, error_code=error.code)
         return request.framed_parts(parts)
-    attempt = FetchAttempt(node, request, fetch, session, partitions)
+    kind = FollowerFetch if fetch.replica_id >= 0 else FetchAttempt
+    attempt = kind(node, request, fetch, session, partitions)
     if fetch.max_wait_ms > 0 and not attempt.is_enough():
         attempt.park()
         return PARKED
@@ -71,7 +74,7 @@ def _asked(fetch: Fetch) -> Iterable[FetchedPartition]:
         for asked in partitions:
             yield FetchedPartition(
                 topic, asked.partition, asked.fetch_offset, asked.max_bytes, asked.current_leader_epoch,
-                asked.last_fetched_epoch,
+                asked.last_fetched_epoch, asked.log_start_offset,
             )  # fmt: skip
 
 
@@ -135,7 +138,7 @@ class FetchAttempt:
         """Wait for the partitions or for the time."""
         for asked in self._partitions:
             partition = self._find(asked)
-            partition.fetch_waiters[self.progress] = None
+            self._waiters_of(partition)[self.progress] = None
             self._waits_for.append(partition)
         self._request.session.closed_callbacks[self._unpark] = None
         self._node.parked_fetches[self] = None
@@ -162,8 +165,11 @@ class FetchAttempt:
         self._node.deadlines.remove(self)
         self._node.parked_fetches.pop(self, None)
         for partition in self._waits_for:
-            partition.fetch_waiters.pop(self.progress, None)
+            self._waiters_of(partition).pop(self.progress, None)
         self._waits_for.clear()
+
+    def _waiters_of(self, partition: "Partition") -> dict[Callable[[], None], None]:
+        return partition.fetch_waiters
 
     # ------------------------------------------------------------------ reading
 
@@ -210,7 +216,7 @@ class FetchAttempt:
                 if self._fetch.isolation_level == READ_COMMITTED:
                     aborted = [] if read is None else log.aborted_transactions(asked.fetch_offset, read.end)
         except ApiError as error:
-            return FetchedRecords(asked.index, error.code, current_leader=self._leader_hint(asked, error.code))
+            return self._failed(asked, error.code)
         except OSError as error:
             return FetchedRecords(asked.index, partition.quarantine(error).code)
         return FetchedRecords(
@@ -226,8 +232,6 @@ class FetchAttempt:
     def _find(self, asked: FetchedPartition) -> "Partition":
         partition = self._node.partition(asked.topic, asked.index)
         partition.check_leader(asked.current_leader_epoch)
-        if self._fetch.replica_id >= 0:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker replicates this partition")
         return partition
 
     def _bound(self, partition: "Partition") -> int:
@@ -246,10 +250,70 @@ class FetchAttempt:
             return epoch, end
         return None
 
+    def _failed(self, asked: FetchedPartition, code: ErrorCode) -> FetchedRecords:
+        """An error; one about the offset says where the log begins, so that a reader can begin there too."""
+        start = -1
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = self._node.partition(asked.topic, asked.index).log.start
+        return FetchedRecords(asked.index, code, log_start_offset=start, current_leader=self._leader_hint(asked, code))
+
     def _leader_hint(self, asked: FetchedPartition, code: ErrorCode) -> tuple[int, int] | None:
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             return self._node.leader_hint(asked.topic, asked.index)
         return None
+
+
+class FollowerFetch(FetchAttempt):
+    """A follower's fetch: judged on arrival by the partition's replica machine, then served to the log's end."""
+
+    __slots__ = ("_verdicts",)
+
+    def __init__(
+        self,
+        node: "Node",
+        request: "Request",
+        fetch: Fetch,
+        session: FetchSession | None,
+        partitions: Iterable[FetchedPartition],
+    ) -> None:
+        super().__init__(node, request, fetch, session, partitions)
+        self._verdicts: dict[FetchedPartition, FetchVerdict] = {}
+        for asked in self._partitions:
+            verdict = self._judge(asked)
+            if not verdict.serves:
+                self._verdicts[asked] = verdict
+
+    def _judge(self, asked: FetchedPartition) -> FetchVerdict:
+        try:
+            partition = self._node.partition(asked.topic, asked.index)
+        except ApiError as error:
+            return FetchVerdict(error.code)
+        fetch = self._fetch
+        return partition.follower_fetched(
+            fetch.replica_id,
+            fetch.replica_epoch,
+            asked.current_leader_epoch,
+            asked.fetch_offset,
+            asked.last_fetched_epoch,
+            asked.log_start,
+            fetch.session_durability == SYNCED_SESSION,
+        )
+
+    def _find(self, asked: FetchedPartition) -> "Partition":
+        verdict = self._verdicts.get(asked)
+        if verdict is not None and verdict.error:
+            raise ApiError(verdict.error)
+        return super()._find(asked)
+
+    def _bound(self, partition: "Partition") -> int:
+        return partition.log.end
+
+    def _diverges(self, partition: "Partition", asked: FetchedPartition) -> tuple[int, int] | None:  # noqa: ARG002
+        verdict = self._verdicts.get(asked)
+        return None if verdict is None else verdict.diverging
+
+    def _waiters_of(self, partition: "Partition") -> dict[Callable[[], None], None]:
+        return partition.replica_waiters
 
 
 def _length(result: FetchedRecords) -> int:
