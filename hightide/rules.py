@@ -30,6 +30,16 @@ class Rules:
     r6_adopt_from_image: bool = True
     r8_new_epoch_every_start: bool = True
     r8_roles_after_own_registration: bool = True
+    r9_prevote: bool = True
+    r9_durable_vote: bool = True
+    r9_up_to_date_votes: bool = True
+    r9_synced_ends: bool = True
+    r9_own_epoch: bool = True
+    r9_never_resume_epoch: bool = True
+    r9_check_quorum: bool = True
+    r9_keep_committed: bool = True
+    r9_snapshots_on_boundaries: bool = True
+    r9_directory_ids: bool = True
     r10_offline_on_failed_sync: bool = True
     r11_producer_state_after_append: bool = True
     r11_duplicates_park: bool = True
@@ -37,6 +47,7 @@ class Rules:
     r13_high_watermark_after_append: bool = True
     r16_lease: bool = True
     r17_quarantine_synced_corruption: bool = True
+    r17_doubtful_voters: bool = True
     r18_atomic_checkpoints: bool = True
     r19_rewrite_unsynced_tail: bool = True
     r19_void_sync_after_truncation: bool = True
