@@ -38,7 +38,7 @@ class Housekeeping:
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
         if settings.connections_max_idle_ms > 0:
-            self._every(max(1.0, settings.connections_max_idle_ms / 4000), self._close_idle)
+            self._every(max(1.0, settings.connections_max_idle_ms / 4000), self.close_idle)
 
     def stop(self) -> None:
         """No more chores."""
@@ -108,7 +108,8 @@ class Housekeeping:
         except (OSError, StorageError) as error:
             self._node.disk_failed(error)
 
-    def _close_idle(self) -> None:
+    def close_idle(self) -> None:
+        """Close connections that asked nothing for longer than `connections.max.idle.ms`, unless they wait for us."""
         oldest = self._node.clock.now() - self._node.settings.connections_max_idle_ms / 1000
         for session in self._node.sessions:
             if session.is_idle and session.last_used < oldest:

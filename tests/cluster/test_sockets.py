@@ -1,0 +1,125 @@
+"""One connection of the runtime on a pair of sockets, driven event by event into orders that a loop seldom makes."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from hightide.limits import RECEIVE_BUFFER_BYTES_MAX
+from hightide.runtime.network import SocketConnection, SocketNetwork
+from hightide.wire.framing import KEPT_BYTES_MAX
+
+FRAME = (996).to_bytes(4) + bytes(996)
+
+
+class Frames:
+    """A receiver that notes what it gets, and may pause the connection at one of them."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.connection: SocketConnection | None = None
+        self.pause_at = -1
+        self.is_closed = False
+
+    def frame(self, data: memoryview) -> None:
+        self.sizes.append(len(data))
+        if len(self.sizes) == self.pause_at and self.connection is not None:
+            self.connection.pause()
+
+    def closed(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def turn(loop: asyncio.AbstractEventLoop, times: int = 1) -> None:
+    for _ in range(times):
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+
+def connected(
+    loop: asyncio.AbstractEventLoop, peer_buffer: int = 4 << 20
+) -> tuple[SocketConnection, Frames, socket.socket]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    peer = socket.socket()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, peer_buffer)
+    peer.connect(listening.getsockname())
+    peer.setblocking(False)
+    ours, _ = listening.accept()
+    listening.close()
+    connection = SocketNetwork(loop).wrap(ours, "peer:1")
+    frames = Frames()
+    frames.connection = connection
+    connection.start(frames)
+    return connection, frames, peer
+
+
+def test_a_buffer_full_of_frames_is_emptied_before_more_is_received(loop: asyncio.AbstractEventLoop) -> None:
+    """Reading goes on in the same turn in which the socket is readable again, and the buffer has no byte left."""
+    connection, frames, peer = connected(loop)
+    large = (RECEIVE_BUFFER_BYTES_MAX).to_bytes(4) + bytes(RECEIVE_BUFFER_BYTES_MAX)
+    sent = 0
+    while sent < len(large):  # the buffer grows to the most it keeps
+        try:
+            sent += peer.send(large[sent:])
+        except BlockingIOError:
+            turn(loop)
+    turn(loop, 20)
+    assert frames.sizes == [RECEIVE_BUFFER_BYTES_MAX]
+    connection.pause()
+    waiting = memoryview(FRAME * (2 * KEPT_BYTES_MAX // len(FRAME)))
+    while waiting:
+        try:
+            waiting = waiting[peer.send(waiting) :]
+        except BlockingIOError:
+            break
+    turn(loop, 5)
+    assert frames.sizes == [RECEIVE_BUFFER_BYTES_MAX], "paused"
+    assert connection._buffer.pending > RECEIVE_BUFFER_BYTES_MAX // 2
+    connection.resume()
+    connection._readable()  # the event that was due in the same turn
+    while waiting:
+        try:
+            waiting = waiting[peer.send(waiting) :]
+        except BlockingIOError:
+            turn(loop)
+    turn(loop, 50)
+    assert len(frames.sizes) == 1 + 2 * KEPT_BYTES_MAX // len(FRAME)
+    assert not frames.is_closed
+    connection.close()
+    peer.close()
+    turn(loop)
+    assert frames.is_closed
+
+
+def test_a_pause_in_the_middle_keeps_what_came_behind_it(loop: asyncio.AbstractEventLoop) -> None:
+    connection, frames, peer = connected(loop)
+    frames.pause_at = 3
+    peer.send(FRAME * 10)
+    turn(loop, 5)
+    assert len(frames.sizes) == 3
+    connection.resume()
+    turn(loop, 5)
+    assert len(frames.sizes) == 10
+    connection.close()
+    peer.close()
+    turn(loop)
+
+
+def test_a_peer_that_leaves_is_noticed_while_its_request_waits(loop: asyncio.AbstractEventLoop) -> None:
+    connection, frames, peer = connected(loop)
+    frames.pause_at = 1
+    peer.send(FRAME)
+    turn(loop, 5)
+    assert len(frames.sizes) == 1
+    peer.close()
+    turn(loop, 5)
+    assert frames.is_closed
+    connection.close()
