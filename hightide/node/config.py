@@ -12,6 +12,7 @@ from hightide.metadata.settings.broker import BROKER_SETTINGS
 from hightide.metadata.settings.broker_values import BrokerSettings
 from hightide.metadata.settings.definition import SettingError
 from hightide.metadata.settings.listeners import (
+    BrokerAddress,
     ListenerAddress,
     parse_broker,
     parse_listener,
@@ -115,10 +116,42 @@ class Settings(BrokerSettings):
 
     def advertised_addresses(self) -> list[ListenerAddress]:
         """What clients are told, before port 0 has become a real one; a listener not advertised is left out."""
-        return [parse_listener(text) for text in self.advertised_listeners or self.listeners]
+        addresses = [parse_listener(text) for text in self.advertised_listeners or self.listeners]
+        return [address for address in addresses if address.name not in self.controller_listener_names]
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this process keeps data."""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this process is one of the controllers."""
+        return "controller" in self.process_roles
+
+    def voters(self) -> list[BrokerAddress]:
+        """The controllers; nobody when this process is its own."""
+        return [parse_broker(text) for text in self.controller_quorum_voters]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener that brokers use among themselves."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name.upper()
+        names = [address.name for address in self.advertised_addresses()]
+        return "PLAINTEXT" if "PLAINTEXT" in names or not names else names[0]
+
+    def protocols(self) -> dict[str, str]:
+        """The security protocol of each listener. As in Kafka, controllers speak PLAINTEXT when the map is not set."""
+        protocols = parse_protocol_map(self.listener_security_protocol_map)
+        if "listener.security.protocol.map" not in self.static:
+            protocols = {**dict.fromkeys(self.controller_listener_names, "PLAINTEXT"), **protocols}
+        return protocols
 
     def _contradictions(self) -> Iterator[str]:
         yield from self._listener_problems()
+        yield from self._quorum_problems()
+        yield from self._session_problems()
         brokers = [parse_broker(text) for text in self.brokers]
         if brokers and self.node_id not in {broker.node_id for broker in brokers}:
             listed = ", ".join(map(str, brokers))
@@ -128,7 +161,7 @@ class Settings(BrokerSettings):
             )
 
     def _listener_problems(self) -> Iterator[str]:
-        protocols = parse_protocol_map(self.listener_security_protocol_map)
+        protocols = self.protocols()
         names = set()
         for listener in self.listener_addresses():
             names.add(listener.name)
@@ -137,7 +170,8 @@ class Settings(BrokerSettings):
                 yield f"listeners: {listener.name} has no protocol in listener.security.protocol.map"
             elif protocol != "PLAINTEXT":
                 yield f"listeners: {listener.name} asks for {protocol}, but only PLAINTEXT is available"
-            if listener.host in EVERY_ADDRESS and not self.advertised_listeners:
+            is_for_clients = listener.name not in self.controller_listener_names
+            if listener.host in EVERY_ADDRESS and is_for_clients and not self.advertised_listeners:
                 yield (
                     f"listeners: {listener} listens on every address: "
                     "set advertised.listeners to the one that clients shall use"
@@ -145,6 +179,38 @@ class Settings(BrokerSettings):
         for listener in self.advertised_addresses():
             if listener.name not in names:
                 yield f"advertised.listeners: {listener.name} is not one of listeners"
+        if self.is_broker and not self.advertised_addresses():
+            yield "listeners: all of them are the controller's: a broker needs one for its clients"
+        if self.is_broker and self.inter_broker_listener not in {a.name for a in self.advertised_addresses()}:
+            yield f"inter.broker.listener.name: {self.inter_broker_listener} is not a listener of this broker"
+
+    def _quorum_problems(self) -> Iterator[str]:
+        voters = {voter.node_id for voter in self.voters()}
+        listeners = {listener.name for listener in self.listener_addresses()}
+        if not voters:
+            if not (self.is_broker and self.is_controller):
+                yield "process.roles: one role alone needs controller.quorum.voters, the list of the controllers"
+            return
+        if not self.controller_listener_names:
+            yield "controller.quorum.voters: controller.listener.names must say how the controllers are reached"
+        if self.is_controller and self.node_id not in voters:
+            yield f"controller.quorum.voters: this controller (node.id={self.node_id}) is not one of the voters"
+        if not self.is_controller and self.node_id in voters:
+            yield f"controller.quorum.voters: node.id={self.node_id} is a voter, but process.roles has no controller"
+        for name in self.controller_listener_names:
+            if self.is_controller and name not in listeners:
+                yield f"controller.listener.names: {name} is not one of listeners"
+            if not self.is_controller and name in listeners:
+                yield f"controller.listener.names: {name} is in listeners, but process.roles has no controller"
+
+    def _session_problems(self) -> Iterator[str]:
+        if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
+            yield "broker.heartbeat.interval.ms must be smaller than broker.session.timeout.ms"
+        if self.lease_ms > self.longest_lease_ms:
+            yield (
+                f"hightide.lease.ms={self.lease_ms} is too long: a session of {self.broker_session_timeout_ms} ms less "
+                f"{self.lease_drift_percent} % drift allows {self.longest_lease_ms} (R16)"
+            )
 
 
 def environment_name(name: str) -> str:

@@ -8,6 +8,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from hightide.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FETCH_SESSIONS_MAX, FRAME_BYTES_MAX
+from hightide.metadata.settings.cluster import (
+    CLUSTER_DEV_PROFILE,
+    CLUSTER_OWN_DEFAULTS,
+    check_roles,
+    controller_settings,
+    quorum_settings,
+    replication_settings,
+    session_settings,
+)
 from hightide.metadata.settings.definition import (
     INT32_MAX,
     INT64_MAX,
@@ -44,10 +53,11 @@ OWN_DEFAULTS: Final = {
     "listeners": "bound to loopback unless told otherwise",
     "log.dir": "data does not belong under /tmp",
     "max.connections": "everything has a limit",
+    **CLUSTER_OWN_DEFAULTS,
 }
 PROFILES: Final[dict[str, dict[str, str]]] = {
     "standard": {},
-    "dev": {"log.segment.delete.delay.ms": "1000"},
+    "dev": {"log.segment.delete.delay.ms": "1000", **CLUSTER_DEV_PROFILE},
 }
 
 
@@ -57,12 +67,6 @@ def _fixed(name: str, kind: SettingType, default: str | None, what: str, check: 
 
 def _dynamic(name: str, kind: SettingType, default: str | None, what: str, check: Check | None = None) -> Setting:
     return Setting(name, kind, default, what, check, dynamic=True)
-
-
-def _both_roles(_name: str, value: Value) -> str | None:
-    if isinstance(value, list) and sorted(value) == ["broker", "controller"]:
-        return None
-    return "only 'broker,controller' is available: separate roles need a cluster, which this version does not have"
 
 
 def _one_directory(_name: str, value: Value) -> str | None:
@@ -77,7 +81,7 @@ def _not_zero(_name: str, value: Value) -> str | None:
 
 def _identity() -> Iterable[Setting]:
     yield _fixed("node.id", INT, "1", "The id of this broker, unique in its cluster.", at_least(0))
-    yield _fixed("process.roles", LIST, "broker,controller", "The roles that this process plays.", _both_roles)
+    yield _fixed("process.roles", LIST, "broker,controller", "The roles that this process plays.", check_roles)
     yield _fixed("broker.rack", STRING, None, "Where this broker stands; replicas spread over racks.")
     yield _fixed("log.dirs", LIST, None, "The directory of all data; when it is not set, log.dir is.", _one_directory)
     yield _fixed("log.dir", LIST, "hightide-data", "The directory of all data.", _one_directory)
@@ -207,5 +211,16 @@ def _logs() -> Iterable[Setting]:
 
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = {
-    setting.name: setting for group in (_identity, _network, _topics, _logs) for setting in group()
+    setting.name: setting
+    for group in (
+        _identity,
+        _network,
+        quorum_settings,
+        session_settings,
+        replication_settings,
+        controller_settings,
+        _topics,
+        _logs,
+    )
+    for setting in group()
 }

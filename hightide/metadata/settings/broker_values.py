@@ -12,7 +12,8 @@ from hightide.metadata.settings.broker import BROKER_SETTINGS, PROFILES
 from hightide.metadata.settings.definition import INT64_MAX, SettingError, Value
 
 NOTHING: Final[Mapping[str, str]] = {}
-CLUSTER_ONLY: Final = frozenset({"min.insync.replicas"})  # R23: a broker's file does not decide it
+CLUSTER_ONLY: Final = frozenset({"min.insync.replicas", "hightide.durability"})
+"""R23: a broker's file does not decide them. Brokers and controllers that disagree on either would lose records."""
 
 
 class Source(IntEnum):
@@ -44,6 +45,29 @@ class BrokerSettings:
     listeners: list[str]
     advertised_listeners: list[str] | None
     listener_security_protocol_map: str
+    controller_quorum_voters: list[str]
+    controller_listener_names: list[str]
+    inter_broker_listener_name: str | None
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_request_timeout_ms: int
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    session_check_interval_ms: int
+    lease_ms: int
+    lease_drift_percent: int
+    lease_strict: bool
+    replica_lag_time_max_ms: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_backoff_ms: int
+    placement: str
+    create_wait: str
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
     max_connections: int
     max_connections_per_ip: int
     connections_max_idle_ms: int
@@ -133,11 +157,19 @@ class BrokerSettings:
         """Settings that stand in for each other."""
         if not self.log_dirs:
             self.log_dirs = list_of(self._values["log.dir"])
+        self.controller_listener_names = [name.upper() for name in list_of(self._values["controller.listener.names"])]
+        if self._values["hightide.lease.ms"] is None:
+            self.lease_ms = self.longest_lease_ms
         self.log_retention_ms = max(-1, self._first("log.retention.ms", "log.retention.minutes", "log.retention.hours"))
         self.log_roll_ms = self._first("log.roll.ms", "log.roll.hours")
         self.log_roll_jitter_ms = self._first("log.roll.jitter.ms", "log.roll.jitter.hours")
         if self._values["log.flush.interval.ms"] is None:
             self.log_flush_interval_ms = INT64_MAX
+
+    @property
+    def longest_lease_ms(self) -> int:
+        """R16: a lease ends before the session does, whatever the drift between two clocks that was stated."""
+        return self.broker_session_timeout_ms * (100 - self.lease_drift_percent) // 100
 
     def _first(self, *names: str) -> int:
         given = next(iter(self.given(*names)))

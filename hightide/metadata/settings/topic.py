@@ -7,6 +7,7 @@ promises what nobody does.
 from collections.abc import Iterable
 from typing import Final
 
+from hightide.metadata.settings.cluster import check_placement
 from hightide.metadata.settings.definition import (
     INT64_MAX,
     Setting,
@@ -252,6 +253,14 @@ def _declared() -> Iterable[Setting]:
         "fsync: acknowledged with acks=all means on stable storage; replicated: in the memory of the in-sync brokers.",
         one_of(*DURABILITIES),
         broker_names=("hightide.durability",),
+    )
+    yield Setting(
+        "hightide.placement",
+        STRING,
+        "rack-aware",
+        "Where replicas go when the topic is created and when it grows; see the broker setting.",
+        check_placement,
+        broker_names=("hightide.placement",),
     )
 
 

@@ -38,6 +38,7 @@ class TopicSettings:
     unclean_leader_election_enable: bool
     commit_rule: str
     durability: str
+    placement: str
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerSettings) -> None:
         self._values = dict(_without_overrides(broker))

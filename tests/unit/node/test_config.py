@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from hightide.metadata.settings.broker import BROKER_SETTINGS
+from hightide.metadata.settings.broker_values import CLUSTER_ONLY
 from hightide.metadata.settings.topic_values import TopicSettings
 from hightide.node.config import ConfigError, Origin, Settings, environment_name, log_settings
 from hightide.storage.settings import LogSettings
@@ -63,6 +64,12 @@ VALUES = {
     "hightide.brokers": "5@b:1",
     "hightide.profile": "dev",
     "hightide.durability": "replicated",
+    "hightide.placement": "load-aware",
+    "hightide.create.wait": "all",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "5@c:1",
+    "broker.session.timeout.ms": "20000",
     "compression.type": "zstd",
     "log.message.timestamp.type": "LogAppendTime",
 }
@@ -75,10 +82,13 @@ def test_every_setting_can_be_overridden_by_an_environment_variable(name: str) -
     by_type = {"INT": "5", "LONG": "5", "BOOLEAN": "false", "LIST": "delete", "STRING": "insync"}
     text = VALUES.get(name, "2000000" if name.endswith(".bytes") else by_type[setting.type.name])
     environment = {"HIGHTIDE_NODE_ID": "5", environment_name(name): text}
+    if name == "controller.quorum.voters":
+        environment["HIGHTIDE_CONTROLLER_LISTENER_NAMES"] = "CONTROLLER"
+        environment["HIGHTIDE_LISTENERS"] = "PLAINTEXT://:0,CONTROLLER://:0"
     settings = load(environment=environment)
     assert settings.static[name] == text
     assert settings.origin(name) is Origin.ENVIRONMENT
-    if name != "min.insync.replicas":  # R23: cluster metadata, which the first start takes from here
+    if name not in CLUSTER_ONLY:  # R23: cluster metadata, which the first start takes from here
         assert settings.get(name) == setting.parse(text)
 
 
@@ -137,8 +147,68 @@ def test_majority_is_refused_by_name() -> None:
     assert "only 'insync' is available" in problems("hightide.commit.rule=majority")[0]
 
 
-def test_separate_roles_are_refused_by_name() -> None:
-    assert "only 'broker,controller' is available" in problems("process.roles=broker")[0]
+def test_one_role_alone_needs_a_quorum() -> None:
+    assert "needs controller.quorum.voters" in problems("process.roles=broker")[0]
+    assert "must be broker, controller or both" in problems("process.roles=janitor")[0]
+    assert "must be broker, controller or both" in problems("process.roles=broker,broker")[0]
+    quorum = "controller.quorum.voters=1@c:9093\ncontroller.listener.names=CONTROLLER\n"
+    broker = load(f"node.id=2\nprocess.roles=broker\n{quorum}")
+    assert (broker.is_broker, broker.is_controller) == (True, False)
+    assert [(voter.node_id, voter.host, voter.port) for voter in broker.voters()] == [(1, "c", 9093)]
+    controller = load(f"process.roles=controller\nlisteners=CONTROLLER://:9093\n{quorum}")
+    assert (controller.is_broker, controller.is_controller) == (False, True)
+    assert controller.advertised_addresses() == []
+
+
+QUORUM = "controller.quorum.voters=1@c:9093\ncontroller.listener.names=controller\n"
+
+
+def test_controllers_have_their_own_listener() -> None:
+    both = load(f"listeners=PLAINTEXT://:9092,CONTROLLER://0.0.0.0:9093\n{QUORUM}")
+    assert [str(a) for a in both.advertised_addresses()] == ["PLAINTEXT://127.0.0.1:9092"]
+    assert both.protocols()["CONTROLLER"] == "PLAINTEXT"
+    assert both.inter_broker_listener == "PLAINTEXT"
+    named = "listener.security.protocol.map=A:PLAINTEXT,CONTROLLER:PLAINTEXT\nlisteners=A://:1,CONTROLLER://:2\n"
+    assert load(named + QUORUM).inter_broker_listener == "A"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("controller.quorum.voters=1@c:9093", "controller.listener.names must say how"),
+        (f"listeners=PLAINTEXT://:1,CONTROLLER://:2\nnode.id=2\n{QUORUM}", "(node.id=2) is not one of the voters"),
+        (f"process.roles=broker\n{QUORUM}", "node.id=1 is a voter, but process.roles has no controller"),
+        (QUORUM, "CONTROLLER is not one of listeners"),
+        (f"listeners=CONTROLLER://:2\n{QUORUM}", "a broker needs one for its clients"),
+        (
+            f"process.roles=broker\nnode.id=2\nlisteners=PLAINTEXT://:1,CONTROLLER://:2\n{QUORUM}",
+            "CONTROLLER is in listeners, but process.roles has no controller",
+        ),
+        (
+            f"listener.security.protocol.map=PLAINTEXT:PLAINTEXT\nlisteners=PLAINTEXT://:1,CONTROLLER://:2\n{QUORUM}",
+            "CONTROLLER has no protocol",
+        ),
+        ("inter.broker.listener.name=OTHER", "OTHER is not a listener of this broker"),
+        ("controller.quorum.voters=c:9093", "is not a broker: write id@host:port"),
+        ("broker.session.timeout.ms=1000", "must be smaller than broker.session.timeout.ms"),
+        ("hightide.lease.ms=6000", "is too long: a session of 6000 ms less 5 % drift allows 5700"),
+        ("hightide.placement=nearest", "must be one of: rack-aware, round-robin, load-aware; or module:function"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_with_the_reason(text: str, problem: str) -> None:
+    assert any(problem in told for told in problems(text)), problems(text)
+
+
+@pytest.mark.covers("C12", "T7")
+def test_the_time_outs_of_a_cluster() -> None:
+    settings = load()
+    assert (settings.broker_heartbeat_interval_ms, settings.broker_session_timeout_ms) == (1000, 6000)
+    assert (settings.session_check_interval_ms, settings.lease_ms) == (500, 5700)
+    assert (settings.replica_fetch_wait_max_ms, settings.replica_fetch_max_bytes) == (500, 1048576)
+    assert (settings.replica_lag_time_max_ms, settings.default_replication_factor) == (10000, 1)
+    dev = load("hightide.profile=dev")
+    assert (dev.broker_heartbeat_interval_ms, dev.broker_session_timeout_ms, dev.lease_ms) == (500, 3000, 2850)
+    assert load("hightide.placement=my.module:place").placement == "my.module:place"
 
 
 @pytest.mark.covers("T10")

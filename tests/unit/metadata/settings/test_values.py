@@ -70,7 +70,7 @@ def test_described_topic_settings_tell_source_and_synonyms() -> None:
         dynamic_broker={"log.segment.bytes": "4000000"},
     )
     described = {d.name: d for d in describe_topic({"segment.bytes": "5000000"}, broker)}
-    assert len(described) == 35
+    assert len(described) == 36
     segment = described["segment.bytes"]
     assert (segment.value, segment.source, segment.read_only, segment.is_sensitive) == ("5000000", 1, False, False)
     assert segment.type.name == "INT"
