@@ -50,7 +50,7 @@ class Round:
         return len(self.granted) >= (len(self._voters) if self.all_voters else self._voters.majority)
 
     def is_best_of_all(self, voter: int) -> bool:
-        """R17's way out: everybody answered, nobody knows a leader, somebody is doubtful, and `voter` holds the most."""
+        """R17's way out: everybody answered, nobody has a leader, somebody is doubtful, and `voter` holds the most."""
         answers = self._answers
         if len(answers) < len(self._voters) or any(answer.knows_leader for answer in answers.values()):
             return False

@@ -17,7 +17,7 @@ class SnapshotId(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch of the leader that is not newer than the follower's, and where it ends: KIP-595's divergence."""
+    """Divergence: the largest epoch of the leader that is not newer than the follower's, and where it ends."""
 
     epoch: int
     end: int
