@@ -40,6 +40,8 @@ class ProposeInSync(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     in_sync: tuple[tuple[int, int], ...]
+    whole_logs_synced: bool = False
+    """R23: every one of them said that its whole log is synced."""
 
 
 class AppendFetched(NamedTuple):

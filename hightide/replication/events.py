@@ -21,7 +21,10 @@ class BrokerState(Protocol):
 
 
 class LeadershipGranted(NamedTuple):
-    """The controller's committed metadata made this replica the leader, or changed its sets (in-sync rule)."""
+    """The controller's committed metadata made this replica the leader, or changed its sets (in-sync rule).
+
+    `whole_logs_synced` is false from a switch to `fsync` until the leader's report of R23 is committed.
+    """
 
     leader_epoch: int
     partition_epoch: int
@@ -29,6 +32,7 @@ class LeadershipGranted(NamedTuple):
     in_sync_replicas: tuple[int, ...]
     brokers: Mapping[int, BrokerState] = NOBODY_KNOWN
     now: float = 0.0
+    whole_logs_synced: bool = True
 
 
 class FollowershipGranted(NamedTuple):

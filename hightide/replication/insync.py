@@ -43,6 +43,14 @@ def without_laggards(
     return _proposal(leadership, leader_epoch, partition_epoch, kept)
 
 
+def all_synced(leadership: Leadership, leader_epoch: int, partition_epoch: int) -> ProposeInSync | None:
+    """R23's report that a topic switched to `fsync` is synced on all members, or None when it is not due."""
+    if leadership.whole_logs_synced or not leadership.all_synced(leadership.committed):
+        return None
+    report = _proposal(leadership, leader_epoch, partition_epoch, leadership.committed)
+    return report._replace(whole_logs_synced=True)
+
+
 def _proposal(
     leadership: Leadership, leader_epoch: int, partition_epoch: int, members: tuple[int, ...]
 ) -> ProposeInSync:

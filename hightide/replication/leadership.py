@@ -67,16 +67,9 @@ class Leadership:
     """
 
     __slots__ = (
-        "_node_id",
-        "_rules",
-        "checked_at",
-        "committed",
-        "followers",
-        "maximal",
-        "own_broker_epoch",
-        "proposal",
-        "sent_at",
-    )
+        "_node_id", "_rules", "checked_at", "committed", "followers", "maximal", "own_broker_epoch", "proposal",
+        "sent_at", "whole_logs_synced",
+    )  # fmt: skip
 
     def __init__(self, node_id: int, rules: Rules) -> None:
         self._node_id = node_id
@@ -88,6 +81,7 @@ class Leadership:
         self.checked_at = LONG_AGO
         self.maximal: frozenset[int] = frozenset()
         self.own_broker_epoch = NO_EPOCH
+        self.whole_logs_synced = True
 
     def take(self, agreed: LeadershipGranted) -> None:
         """The sets that the committed metadata names. A newer partition epoch ends whatever was proposed (R6)."""
@@ -99,6 +93,7 @@ class Leadership:
             del self.followers[gone]
         self.take_brokers(agreed.brokers)
         self.checked_at = max(self.checked_at, agreed.now)
+        self.whole_logs_synced = agreed.whole_logs_synced
         if self.proposal is not None and agreed.partition_epoch > self.proposal.partition_epoch:
             self.proposal = None
         self.commit(agreed.in_sync_replicas)
@@ -151,7 +146,7 @@ class Leadership:
                 lowest = follower.position
         return lowest
 
-    def all_synced(self) -> bool:
-        """Whether every committed member has said in this epoch that its log is synced up to its position (R23)."""
-        others = (self.followers.get(replica) for replica in self.committed if replica != self._node_id)
+    def all_synced(self, members: Iterable[int]) -> bool:
+        """Whether each of them has said in this epoch, by a Fetch in a synced session, that its log is synced (R23)."""
+        others = (self.followers.get(member) for member in members if member != self._node_id)
         return all(follower is not None and self.counts(follower, synced_only=True) for follower in others)

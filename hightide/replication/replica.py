@@ -13,7 +13,7 @@ Every transition lives in this file; what a decision depends on is computed in `
 | leader   | LogAdvanced, BrokersChanged            | leader   | HighWatermarkMoved if it did                          |
 | leader   | Minimum/DurabilityChanged              | leader   | HighWatermarkMoved if it did, FailWaiting if too few  |
 | leader   | `on_follower_fetch`                    | leader   | HighWatermarkMoved if it did, ProposeInSync to join   |
-| leader   | TimePassed                             | leader   | ProposeInSync without laggards, or the same again     |
+| leader   | TimePassed                             | leader   | ProposeInSync without laggards, R23's or the same one |
 | leader   | InSyncAnswered                         | leader   | none: only an image ends a proposal (R6)              |
 | follower | FetchAnswered                          | follower | as the table of `followers` says                      |
 | follower | LogAdvanced                            | follower | HighWatermarkMoved if it did                          |
@@ -55,7 +55,7 @@ from hightide.replication.events import (
 )
 from hightide.replication.fetching import SERVED, FetchVerdict, NextFetch, epoch_error, judge_offsets
 from hightide.replication.followers import NEVER, Following, cut, restart
-from hightide.replication.insync import may_join, with_member, without_laggards
+from hightide.replication.insync import all_synced, may_join, with_member, without_laggards
 from hightide.replication.leadership import BLOCKED, FollowerState, Leadership
 from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.log_view import LogView
@@ -278,6 +278,8 @@ class Replica:
             return None
         if leadership.proposal is not None:
             return leadership.sent_at + PROPOSAL_RETRY_SECONDS
+        if self.synced_only and not leadership.whole_logs_synced:
+            return leadership.checked_at + PROPOSAL_RETRY_SECONDS
         return leadership.checked_at + self.lag_time_max / 2
 
     # ------------------------------------------------------------------ roles
@@ -367,6 +369,8 @@ class Replica:
         if leadership.proposal is None:
             leadership.checked_at = now
             proposal = without_laggards(leadership, *self._epochs, self.end, now, self.lag_time_max)
+            if proposal is None and self.synced_only and self.synced_end >= self.high_watermark:
+                proposal = all_synced(leadership, *self._epochs)
             return [] if proposal is None else self._propose(proposal, now)
         if now - leadership.sent_at < PROPOSAL_RETRY_SECONDS:
             return []
