@@ -68,7 +68,7 @@ def _sections(source: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 def rules_page() -> str:
     """docs/reference/rules.md"""
-    rows = [(code(rule), _list(_asking(rule)), _list(tests_without(rule))) for rule in RULE_NAMES]
+    rows = [(code(rule), _list(_asking(rule)), _list(turned_off_in(rule))) for rule in RULE_NAMES]
     return page(
         "Rules",
         "`hightide/rules.py` and the files that name each rule",
@@ -77,7 +77,7 @@ def rules_page() -> str:
     )
 
 
-def tests_without(rule: str) -> list[str]:
+def turned_off_in(rule: str) -> list[str]:
     """The test files that name a rule in order to turn it off."""
     return [
         str(path.relative_to(ROOT))
