@@ -9,6 +9,12 @@ from collections.abc import Iterable, Iterator
 from hightide.metadata.settings import catalogue
 from hightide.metadata.settings.broker import BROKER_SETTINGS, OWN_DEFAULTS, PROFILES
 from hightide.metadata.settings.broker_values import CLUSTER_ONLY
+from hightide.metadata.settings.cluster import (
+    controller_settings,
+    quorum_settings,
+    replication_settings,
+    session_settings,
+)
 from hightide.metadata.settings.definition import INT32_MAX, INT64_MAX, Setting, SettingError, SettingType
 from hightide.metadata.settings.topic import TOPIC_SETTINGS
 from hightide.node.config import environment_name
@@ -29,6 +35,11 @@ marked *dynamic* can also be changed while the broker runs, for one broker or fo
 over flag, variable and file.
 [Operating](../operating.md#settings) tells the rest."""
 
+OF_CLUSTERS = """\
+## For several brokers
+
+These are read and checked, and mean something once a broker has others to talk to."""
+
 BROKER_APPENDIX = """\
 ## Where the default is not Kafka's
 
@@ -42,7 +53,7 @@ BROKER_APPENDIX = """\
 
 ## All other settings of Kafka
 
-Kafka 4.3 has {count} broker settings. One that is not in the table above is accepted with Kafka's own default and
+Kafka 4.3 has {count} broker settings. One that is not in the tables above is accepted with Kafka's own default and
 refused by name with any other value, so that no file promises what nobody does. A name that Kafka does not have either
 is an error that names the nearest one."""
 
@@ -64,21 +75,27 @@ These keep Kafka's name and default, and refuse every other value.
 
 def broker_page() -> str:
     """docs/reference/broker-settings.md"""
-    rows = [
-        (code(name), setting.type.name, _default(setting), _accepts(setting), _when(setting), setting.documentation)
-        for name, setting in sorted(BROKER_SETTINGS.items())
-    ]
+    groups = (quorum_settings, session_settings, replication_settings, controller_settings)
+    of_clusters = {setting.name for group in groups for setting in group()}
     return page(
         "Broker settings",
         "`hightide/metadata/settings/broker.py`",
         BROKER_PREFACE.format(example=environment_name("num.partitions"), own=environment_name("hightide.durability")),
-        table(["setting", "type", "default", "accepts", "changes", "what it does"], rows),
+        _broker_table(BROKER_SETTINGS.keys() - of_clusters),
+        OF_CLUSTERS,
+        _broker_table(of_clusters),
         BROKER_APPENDIX.format(
             differences=table(["setting", "ours", "Kafka's", "why"], _differences()),
             profiles=table(["profile", "setting", "default instead"], _profiles()),
             count=len(catalogue.BROKER),
         ),
     )
+
+
+def _broker_table(names: Iterable[str]) -> str:
+    settings = [BROKER_SETTINGS[name] for name in sorted(names)]
+    rows = [(code(s.name), s.type.name, _default(s), _accepts(s), _when(s), s.documentation) for s in settings]
+    return table(["setting", "type", "default", "accepts", "changes", "what it does"], rows)
 
 
 def topic_page() -> str:
