@@ -118,6 +118,7 @@ class SimulatedDisk:
         self.operations = 0
         self.trace: list[tuple[str, str]] | None = None  # set to a list to record every counted operation
         self.on_sync: Callable[[str], None] | None = None  # a slow fsync: called first, may wait or raise
+        self.on_crash: Callable[[], None] | None = None  # called when a planned crash has come
         self._now_ms = now_ms
         self._root = Directory()
         self._faults: list[Fault] = []
@@ -134,6 +135,10 @@ class SimulatedDisk:
         """
         self._crash_at = self.operations + operation
         self._crash_share = share
+
+    def crash(self) -> None:
+        """The process is dying: everything it still tries raises, until `kill` or `power_loss`."""
+        self._crashed = True
 
     def fail(
         self, operation: str, pattern: str = "*", *, code: int = errno.EIO, skip: int = 0, times: int = 1, keep: int = 0
@@ -382,6 +387,8 @@ class SimulatedDisk:
             self.trace.append((operation, path))
         if self.operations == self._crash_at:
             self._crashed = True
+            if self.on_crash is not None:
+                self.on_crash()
             raise SimulatedCrash(f"operation {self.operations}: {operation} {path}")
         return self._strike(operation, path) if self._faults else None
 
