@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hightide.server")
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
 
 def run_server(settings: "Settings") -> int:
     """Run a node to its end; the exit code: 0 after a clean stop, 1 when it could not start or lost its disk."""
+    level = os.environ.get("HIGHTIDE_LOG_LEVEL", "INFO").upper()
+    if level not in LOG_LEVELS:
+        print(f"hightide: HIGHTIDE_LOG_LEVEL={level} is none of {', '.join(LOG_LEVELS)}", file=sys.stderr)
+        return 2
     logging.basicConfig(
-        level=os.environ.get("HIGHTIDE_LOG_LEVEL", "INFO").upper(),
+        level=level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )

@@ -239,7 +239,10 @@ class LogDirectory:
 
     def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
         """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake."""
-        if self.partitions.topic_id(partition) != topic_id:
+        stored = self.partitions.topic_id(partition)
+        if stored != topic_id:
+            if stored is None:
+                self.partitions.check_unclaimed(partition)  # before anything remembered of it is forgotten (R17)
             self.forget(partition, topic_id)
             with self._mutex:
                 for checkpoint in self._checkpoints:

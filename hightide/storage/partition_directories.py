@@ -62,13 +62,21 @@ class PartitionDirectories:
                 return path
             if stored is not None:
                 self.set_aside(name, token)
-            elif set(self._files.list(path)) - {PARTITION_METADATA_FILE + TEMPORARY_SUFFIX}:
-                raise CorruptionError(
-                    f"{path} has files, but no readable {PARTITION_METADATA_FILE} that says which topic they belong to"
-                )
+            else:
+                self.check_unclaimed(partition)
         make_directory_durably(self._files, path)
         write_atomically(self._files, f"{path}/{PARTITION_METADATA_FILE}", format_metadata(topic_id), self._rules)
         return path
+
+    def check_unclaimed(self, partition: TopicPartition) -> None:
+        """CorruptionError when there are files that nothing says the owner of: they might be acknowledged records."""
+        path = f"{self._directory}/{partition}"
+        if not self._files.is_directory(path) or not self._rules.r22_topic_id_before_first_byte:
+            return
+        if set(self._files.list(path)) - {PARTITION_METADATA_FILE + TEMPORARY_SUFFIX}:
+            raise CorruptionError(
+                f"{path} has files, but no readable {PARTITION_METADATA_FILE} that says which topic they belong to"
+            )
 
     def set_aside(self, name: str, token: str) -> str:
         """Rename a directory that no topic of this cluster owns; nothing in it is touched. Returns its new name."""

@@ -403,3 +403,18 @@ def test_a_group_commit_that_failed_takes_the_directory_offline() -> None:
     assert directory.space.condition is Condition.OFFLINE
     directory.space.write_failed(OSError(errno.ENOSPC, "No space left on device"))
     assert directory.space.condition is Condition.OFFLINE
+
+
+def test_refusing_an_unreadable_partition_forgets_nothing_about_it() -> None:
+    """R17: what must not be missing is remembered until somebody restores the file or deletes the topic."""
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    partition, topic_id = TopicPartition("orders", 0), b"t" * 16
+    path = directory.open_partition(partition, topic_id, token)
+    disk.open(f"{path}/00000000000000000000.log", create=True).close()
+    directory.remember(high_watermarks={partition: 7}, recovery_points={partition: 5}, log_starts={partition: 0})
+    directory.write_checkpoints()
+    disk.lose(f"{path}/partition.metadata")
+    with pytest.raises(CorruptionError, match="says which topic"):
+        directory.open_partition(partition, topic_id, token)
+    assert directory.facts(partition, topic_id).high_watermark == 7
