@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from hightide.error_codes import REFRESHES_METADATA, RETRIABLE, ErrorCode
-from hightide.node.apis import ADVERTISED_FROM, APIS, Api
+from hightide.node.apis import ADVERTISED_FROM, BROKER_APIS, Api
 from hightide.wire.versions import API_NAMES
 from tools.markdown import code, page, table
 
@@ -37,9 +37,9 @@ def api_page() -> str:
     """docs/reference/apis.md"""
     rows = [
         (key, API_NAMES[key], _versions(api), code(f"handlers/{api.module}.py"), contract(api)[1])
-        for key, api in APIS.items()
+        for key, api in BROKER_APIS.items()
     ]
-    missing = ", ".join(f"{name} ({key})" for key, name in API_NAMES.items() if key not in APIS)
+    missing = ", ".join(f"{name} ({key})" for key, name in API_NAMES.items() if key not in BROKER_APIS)
     return page(
         "APIs",
         "`hightide/node/apis.py` and the docstrings of `hightide/node/handlers/`",

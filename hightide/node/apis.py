@@ -16,7 +16,7 @@ API_VERSIONS = 18
 # librdkafka turns features off unless Produce is advertised from 0 on; 0-2 are refused all the same (KAFKA-18659).
 ADVERTISED_FROM = {PRODUCE: 0}
 
-HANDLERS = {
+BROKER_HANDLERS = {
     0: "produce",
     1: "fetch",
     2: "list_offsets",
@@ -65,4 +65,24 @@ class Api:
         return self._handle
 
 
-APIS = {key: Api(key, module) for key, module in HANDLERS.items()}
+# A controller's own listener: the quorum among themselves, brokers, and tools that ask controllers directly.
+CONTROLLER_HANDLERS = {
+    1: "quorum_fetch",
+    18: "api_versions",
+    19: "controller_command",
+    20: "controller_command",
+    33: "controller_command",
+    37: "controller_command",
+    43: "controller_command",
+    44: "controller_command",
+    52: "vote",
+    53: "begin_quorum_epoch",
+    54: "end_quorum_epoch",
+    56: "controller_command",
+    62: "controller_command",
+    63: "controller_command",
+    67: "controller_command",
+}
+
+BROKER_APIS = {key: Api(key, module) for key, module in BROKER_HANDLERS.items()}
+CONTROLLER_APIS = {key: Api(key, module) for key, module in CONTROLLER_HANDLERS.items()}

@@ -65,6 +65,12 @@ class Assignments:
             if resource.type is ResourceType.TOPIC:
                 self._enqueue(partial(self._configure, resource.name))
 
+    def brokers_changed(self) -> None:
+        """Other lives of other brokers: every leader must know which positions still count (R4)."""
+        brokers = self._node.image.brokers
+        for partition in self:
+            partition.brokers_changed(brokers)
+
     def configure_all(self) -> None:
         """The broker's own settings changed, and topics inherit them."""
         for topic in list(self.by_topic):
@@ -103,6 +109,7 @@ class Assignments:
         partition = self.by_topic.get(topic_id, {}).get(index) or self._open(image, image.topics[topic_id], index)
         if partition is not None:
             partition.take_role(wanted, image.brokers)
+            self._node.fetchers.follow(partition)
 
     def _open(self, image: "Image", topic: "Topic", index: int) -> Partition | None:
         """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17).
@@ -148,6 +155,7 @@ class Assignments:
             partition.configure(
                 synced_only=settings.durability == "fsync", min_in_sync_replicas=settings.min_insync_replicas
             )
+            self._node.fetchers.follow(partition)
 
     def _delete_topic(self, topic_id: bytes) -> None:
         table = self.by_topic.pop(topic_id, {})
@@ -155,6 +163,7 @@ class Assignments:
             if self.by_topic.get(partition.topic) is table:
                 del self.by_topic[partition.topic]
             partition.go_offline("the topic was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._node.fetchers.forget(partition)
             self._world.commits.forget(partition)
             key = TopicPartition(partition.topic, partition.index)
             partition.log.delete(self._node.entropy.token(16).hex())

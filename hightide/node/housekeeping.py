@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hightide.housekeeping")
 
 SPACE_SECONDS = 1.0
+LAG_SECONDS = 0.5
 FLUSH_SECONDS = 1.0
 EXPIRY_SECONDS = 600.0  # Kafka's producer.id.expiration.check.interval.ms
 

@@ -1,13 +1,13 @@
-"""The metadata log `__cluster_metadata` and the controller that writes it.
+"""The metadata log `__cluster_metadata`: what the cluster agreed on, replayed, and the controller that writes it.
 
-Everything the cluster agreed on is a record here: topics, partitions, settings, brokers, producer ids. A command is
-evaluated on the newest *appended* image, its records are appended, and its reply waits until they are committed (R24).
-Brokers see committed images only. The quorum has one voter here: this node. Its commit is the majority rule all the
-same, so that a larger quorum changes how entries commit and nothing else.
+Everything the cluster agreed on is a record here: topics, partitions, settings, brokers, producer ids. Every node
+replays what the quorum commits into an immutable image. The node that the quorum elected is the active controller: it
+evaluates a command on the newest *appended* image, appends the records, and replies when they are committed (R24); a
+controller that loses its seat drops what it appended and answers NOT_CONTROLLER. A single broker is a quorum of one.
 """
 
 import asyncio
-from collections import deque
+import logging
 from collections.abc import Callable, Iterator
 from errno import ENOSPC
 from heapq import heappop, heappush
@@ -18,14 +18,11 @@ from hightide.metadata.controller import Controller
 from hightide.metadata.decision import Decision, Reply
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.records import decode_record, encode_record
+from hightide.metadata.settings.broker_values import BrokerSettings
 from hightide.node.commits import GroupCommit
-from hightide.node.ports import Clock
-from hightide.node.quorum_state import QuorumState, load_quorum_state, store_quorum_state
-from hightide.replication.effects import AppendLeaderChange, StartEpoch
-from hightide.replication.events import ElectionWon
-from hightide.replication.replica import CommitRule, Replica
+from hightide.node.ports import Clock, Timer
+from hightide.node.quorum import Quorum
 from hightide.rules import Rules
-from hightide.storage.files import Files
 from hightide.storage.log import Log
 from hightide.storage.settings import LogSettings
 from hightide.storage.space import Space
@@ -34,19 +31,22 @@ from hightide.wire.message import LogRecord
 from hightide.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
 from hightide.wire.records import ControlType, Record, control_key, iterate_headers, iterate_records
 
+log = logging.getLogger("hightide.metadata")
+
 Records = list[LogRecord]
 SETTINGS = LogSettings(max_message_bytes=limits.METADATA_BATCH_BYTES_MAX, retention_ms=-1)
+TICK_SECONDS = 0.5  # C12: how often the active controller looks for silent brokers
 
 
 class MetadataLog:
-    """The log, its replica machine and its controller. `commits` syncs it with the data."""
+    """The replayed log, and while this node is elected, the controller. `quorum` is set right after construction."""
+
+    quorum: Quorum
 
     def __init__(
         self,
-        log: Log,
-        controller: Controller,
-        node_id: int,
-        files: Files,
+        opened: Log,
+        settings: BrokerSettings,
         clock: Clock,
         commits: GroupCommit,
         space: Space,
@@ -54,77 +54,103 @@ class MetadataLog:
         disk_failed: Callable[[Exception], None],
         rules: Rules,
     ) -> None:
-        self.log = log
-        self.controller = controller
-        self.image = controller.image
-        self._node_id = node_id
-        self._files = files
+        self.log = opened
+        self.image = Image()
+        self.controller: Controller | None = None
+        self._settings = settings
         self._clock = clock
         self._commits = commits
         self._space = space
         self._publish = publish
         self._disk_failed = disk_failed
         self._rules = rules
-        self._unpublished: deque[tuple[int, Image, Delta]] = deque()
+        self._applied = opened.start
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._watchers: list[asyncio.Future[None]] = []
         self._sequence = 0
-        self.replica = Replica(
-            node_id,
-            CommitRule.MAJORITY,
-            end=log.end,
-            synced_end=log.synced_end,
-            high_watermark=log.start,
-            synced_only=True,
-            rules=rules,
-        )
+        self._timer: Timer | None = None
 
     @property
     def high_watermark(self) -> int:
         """Below it everything is committed."""
-        return self.replica.high_watermark
+        return self.quorum.machine.high_watermark
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self.controller is not None
 
     def replay(self) -> None:
-        """Read the whole log into the controller's image: the state before this process life."""
-        for last_offset, epoch, records in _stored_batches(self.log):
-            self.controller.replay(records, last_offset, epoch)
-        self.image = self.controller.image
+        """Read what is known to be committed into the image, at start and without telling anybody."""
+        for end, epoch, records in stored_batches(self.log, self._applied, self.high_watermark):
+            self.image, _ = self.image.apply(records, end - 1, epoch)
+            self._applied = end
 
-    def lead(self) -> None:
-        """Begin a new epoch as the only voter; a leader never resumes its epoch after a restart (R9)."""
-        state = load_quorum_state(self._files, self.log.directory)
-        epoch = max(state.epoch, self.log.epochs.latest) + 1
-        store_quorum_state(
-            self._files, self.log.directory, QuorumState(epoch, self._node_id, self._node_id), self._rules
-        )
-        for effect in self.replica.handle(ElectionWon(epoch, (self._node_id,))):
-            match effect:
-                case StartEpoch(started, start):
-                    self.log.epochs.assign(started, start)
-                case AppendLeaderChange(started, voters):
-                    self._append_leader_change(started, voters)
-                case _:
-                    raise AssertionError(f"winning an election does not ask for {effect}")
+    # ------------------------------------------------------------------ what the quorum tells
 
-    def _append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
+    def committed(self) -> None:
+        """The high watermark moved: apply and publish, then let the replies go."""
+        for end, epoch, records in stored_batches(self.log, self._applied, self.high_watermark):
+            self._applied = end
+            self.image, delta = self.image.apply(records, end - 1, epoch)
+            self._publish(self.image, delta)
+        while self._waiters and self._waiters[0][0] <= self.high_watermark:
+            _resolve(heappop(self._waiters)[2])
+        self._wake_watchers()
+
+    def led(self, epoch: int) -> None:
+        """Become the active controller, on everything this log holds: committed or not, it will be (R24)."""
+        controller = Controller(self.image, self._settings, rules=self._rules)
+        for end, written_in, records in stored_batches(self.log, self._applied, self.log.end):
+            controller.replay(records, end - 1, written_in)
+        getattr(controller, "activated", lambda now: None)(self._clock.now())
+        self.controller = controller
+        log.info("active controller in epoch %d", epoch)
+        self._tick()
+
+    def lost(self) -> None:
+        """Nothing appended and not committed is promised to anybody any more."""
+        self.controller = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.fail(ApiError(ErrorCode.NOT_CONTROLLER, "this node is the active controller no more"))
+        self._wake_watchers()
+
+    def append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
+        """R9: the record whose commit is the first of the epoch."""
         everyone = [LeaderChangeMessageVoter(voter_id=voter) for voter in voters]
-        change = LeaderChangeMessage(version=0, leader_id=self._node_id, voters=everyone, granting_voters=everyone)
+        leader = self.quorum.machine.node_id
+        change = LeaderChangeMessage(version=0, leader_id=leader, voters=everyone, granting_voters=everyone)
         record = Record(0, self._clock.wall_ms(), control_key(ControlType.LEADER_CHANGE), change.encode(0), [])
-        self._append_batch(build_batch([record], leader_epoch=epoch, control=True))
+        self._append_batch(build_batch([record], leader_epoch=epoch, control=True), epoch)
 
-    def _append_batch(self, batch: bytearray) -> None:
-        now_ms = self._clock.wall_ms()
-        try:
-            self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, now_ms, internal=True)
-        except DiskFullError as error:
-            self._space.write_failed(OSError(ENOSPC, str(error)))  # gives up the reserve, which is for us
-            self.log.append_as_leader(memoryview(batch), self.replica.leader_epoch, now_ms, internal=True)
-        self._commits.dirty(self)
+    def synced(self) -> None:
+        """A group commit reached this log."""
+        self.quorum.advanced()
+
+    def fail(self, error: ApiError) -> None:
+        """Nothing that waits here will be committed by this node."""
+        waiters, self._waiters = self._waiters, []
+        for _, _, future in waiters:
+            if not future.done():
+                future.set_exception(error)
+
+    def stop(self) -> None:
+        """Act no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.quorum.stop()
 
     # ------------------------------------------------------------------ commands
 
     async def propose(self, decide: Callable[[Controller], Decision[Reply]]) -> Reply:
         """Evaluate a command, append its records, and give its reply when everything it rests on is committed."""
-        decision = decide(self.controller)
+        controller = self.controller
+        if controller is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+        decision = decide(controller)
         if decision.records:
             try:
                 self.append(decision.records)
@@ -136,18 +162,45 @@ class MetadataLog:
 
     def append(self, records: Records) -> None:
         """Append records that the controller decided on; its image has them at once."""
-        now_ms = self._clock.wall_ms()
+        assert self.controller is not None
+        now_ms, epoch = self._clock.wall_ms(), self.quorum.machine.epoch
         batch = build_batch(
             [Record(index, now_ms, None, encode_record(record), []) for index, record in enumerate(records)],
-            leader_epoch=self.replica.leader_epoch,
+            leader_epoch=epoch,
         )
-        self._append_batch(batch)
-        image, delta = self.controller.replay(records, self.log.end - 1, self.replica.leader_epoch)
-        self._unpublished.append((self.log.end, image, delta))
-        self.synced()
+        self._append_batch(batch, epoch)
+        self.controller.replay(records, self.log.end - 1, epoch)
+        self.quorum.advanced()
+
+    def _append_batch(self, batch: bytearray, epoch: int) -> None:
+        now_ms = self._clock.wall_ms()
+        try:
+            self.log.append_as_leader(memoryview(batch), epoch, now_ms, internal=True)
+        except DiskFullError as error:
+            self._space.write_failed(OSError(ENOSPC, str(error)))  # gives up the reserve, which is for us
+            self.log.append_as_leader(memoryview(batch), epoch, now_ms, internal=True)
+        self._commits.dirty(self)
+        self._wake_watchers()
+
+    async def progressed(self, high_watermark: int, timeout: float) -> None:
+        """Return when something was appended or the high watermark is above this one, or after a while."""
+        if self.high_watermark > high_watermark or timeout <= 0:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append(future)
+        timer = self._clock.call_later(timeout, _resolve, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    def _wake_watchers(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            _resolve(watcher)
 
     async def wait_committed(self, offset: int) -> None:
-        """Return when everything below `offset` is committed."""
+        """Return when everything below `offset` is committed; ApiError when this node can't tell any more."""
         if self.high_watermark >= offset:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -155,37 +208,38 @@ class MetadataLog:
         heappush(self._waiters, (offset, self._sequence, future))
         await future
 
-    def synced(self) -> None:
-        """The log moved: publish what is committed now, then let the replies go."""
-        self.replica.log_advanced(self.log.end, self.log.synced_end)
-        high_watermark = self.high_watermark
-        while self._unpublished and self._unpublished[0][0] <= high_watermark:
-            _, self.image, delta = self._unpublished.popleft()
-            self._publish(self.image, delta)
-        while self._waiters and self._waiters[0][0] <= high_watermark:
-            future = heappop(self._waiters)[2]
-            if not future.done():
-                future.set_result(None)
-
-    def fail(self, error: ApiError) -> None:
-        """The disk is gone: nothing more will be committed in this process life."""
-        waiters, self._waiters = self._waiters, []
-        for _, _, future in waiters:
-            if not future.done():
-                future.set_exception(error)
+    def _tick(self) -> None:
+        """Fence silent brokers, balance leaders: whatever the controller does without being asked."""
+        self._timer = None
+        if self.controller is None:
+            return
+        decision = getattr(self.controller, "tick", lambda now: Decision([], None))(self._clock.now())
+        if decision.records:
+            try:
+                self.append(decision.records)
+            except StorageError as error:
+                self._disk_failed(error)
+                return
+        self._timer = self._clock.call_later(TICK_SECONDS, self._tick)
 
 
-def _stored_batches(log: Log) -> Iterator[tuple[int, int, Records]]:
-    """Last offset, epoch and decoded records of each stored batch without control batches."""
-    offset = log.start
-    while offset < log.end:
-        read = log.read(offset, limits.METADATA_BATCH_BYTES_MAX, upper_bound=log.end, min_one_batch=True)
+def stored_batches(opened: Log, start: int, end: int) -> Iterator[tuple[int, int, Records]]:
+    """(end offset, epoch, records) of each stored batch in [start, end); control batches have no records."""
+    offset = start
+    while offset < end:
+        read = opened.read(offset, limits.METADATA_BATCH_BYTES_MAX, upper_bound=end, min_one_batch=True)
         if read is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log has a gap at offset {offset}")
         data = read.slice.read()
         read.slice.release()
         for position, header in iterate_headers(data):
             offset = header.next_offset
+            records: Records = []
             if not header.is_control:
                 records = [decode_record(record.value or b"") for record in iterate_records(data, position, header)]
-                yield header.last_offset, header.partition_leader_epoch, records
+            yield offset, header.partition_leader_epoch, records
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

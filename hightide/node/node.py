@@ -15,33 +15,40 @@ from typing import TYPE_CHECKING, Any
 
 from hightide import limits
 from hightide.errors import ApiError, ErrorCode
-from hightide.metadata.controller import Controller
 from hightide.metadata.entities import CLUSTER_DEFAULT, Endpoint, ResourceType, Topic
+from hightide.metadata.entities import Partition as AgreedPartition
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.settings.topic_values import TopicSettings
 from hightide.metadata.topic_names import check_topic_name
+from hightide.node.apis import BROKER_APIS, CONTROLLER_APIS
 from hightide.node.assignments import Assignments
+from hightide.node.broker_lifecycle import BrokerLifecycle
 from hightide.node.checkpoints import Checkpointed, Checkpoints
 from hightide.node.commits import GroupCommit
+from hightide.node.controller_link import ControllerLink
 from hightide.node.fetch_sessions import FetchSessions
 from hightide.node.housekeeping import Housekeeping
+from hightide.node.in_sync_changes import InSyncChanges
 from hightide.node.metadata_log import SETTINGS as METADATA_LOG_SETTINGS
 from hightide.node.metadata_log import MetadataLog
 from hightide.node.partitions import Partition, PartitionWorld
+from hightide.node.peers import Peers
 from hightide.node.ports import Connection, Listener, World
 from hightide.node.producer_ids import ProducerIds
+from hightide.node.quorum import Quorum
+from hightide.node.replica_fetcher import ReplicaFetchers
 from hightide.node.sessions import Session
 from hightide.node.stats import Stats
 from hightide.node.synced_record import SyncedRecord
 from hightide.node.waiting import Deadlines, Turn
-from hightide.replication.effects import ProposeInSync
+from hightide.replication.leases import UNLIMITED, Lease
+from hightide.replication.quorum import QuorumTimeouts
+from hightide.replication.voters import Voter, VoterSet
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
 from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
-from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from hightide.wire.messages.broker_registration import BrokerRegistrationRequest
-from hightide.wire.messages.broker_registration import Listener as RegisteredListener
+from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from hightide.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hightide.node")
 
 MIN_IN_SYNC = "min.insync.replicas"
+BOOTSTRAP_SECONDS = 0.05
 STOP_SECONDS = 5.0  # how long a stop waits for answers in flight
 
 
@@ -94,8 +102,13 @@ class Node:
         self._per_host: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._creating: set[str] = set()
-        self._is_stopping = False
+        self.is_stopping = False
         self.broker_epoch = -1
+        self.network = world.network
+        self.lease = UNLIMITED if len(settings.voters()) <= 1 else Lease(strict=settings.lease_strict)
+        self.controller_link = ControllerLink(self)
+        self.fetchers = ReplicaFetchers(self)
+        self.in_sync_changes = InSyncChanges(self)
 
     # ------------------------------------------------------------------ start
 
@@ -107,6 +120,7 @@ class Node:
             settings.log_directory,
             node_id=settings.node_id,
             token=self.entropy.token,
+            cluster_id=settings.cluster_id,
             rules=self.rules,
             reserve_bytes=self._reserve_bytes,
         )
@@ -121,36 +135,52 @@ class Node:
                 self.commits,
                 self.disk_failed,
                 self.turn.soon,
-                self._propose_in_sync,
+                self.in_sync_changes.propose,
                 self._cut_readers,
                 self.rules,
+                lease=self.lease,
+                lag_time_max=settings.replica_lag_time_max_ms / 1000,
             ),
         )
         self.checkpoints = Checkpoints(self.directory, self.clock, world.syncer, self._logs, self.disk_failed)
         self.housekeeping = Housekeeping(self)
         self._open_metadata_log()
         self.assignments.open_all(self.image)
-        self.metadata.lead()
         self._listen()
-        await self._register()
-        await self.assignments.settled()
-        for listener in self.listeners:
-            listener.start()
+        self._start_listeners(for_controllers=True)
+        self.metadata.quorum.start()
         self.checkpoints.start()
+        if settings.is_controller:
+            self.spawn(self._bootstrap())
+        if settings.is_broker:
+            self.lifecycle = BrokerLifecycle(self)
+            await self.lifecycle.register()
+            await self.lifecycle.unfence()
+            await self.assignments.settled()
+            self.spawn(self.lifecycle.beat_regularly())
+            self._start_listeners(for_controllers=False)
         self.housekeeping.start()
 
     def _open_metadata_log(self) -> None:
+        settings, world = self.settings, self._world
         key = TopicPartition(METADATA_TOPIC, 0)
         path = self.directory.open_partition(key, METADATA_TOPIC_ID, self.entropy.token)
+        facts = self.directory.facts(key, METADATA_TOPIC_ID)
         opened = Log.open(
             self.files, path, METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_SETTINGS,
-            rules=self.rules, facts=self.directory.facts(key, METADATA_TOPIC_ID), now_ms=self.clock.wall_ms(),
+            rules=self.rules, facts=facts, now_ms=self.clock.wall_ms(),
         )  # fmt: skip
+        addresses = {voter.node_id: (voter.host, voter.port) for voter in settings.voters()}
+        self.controller_peers = Peers(
+            world.network,
+            self.clock,
+            settings.node_id,
+            addresses.get,
+            settings.controller_quorum_request_timeout_ms / 1000,
+        )
         self.metadata = MetadataLog(
             opened,
-            Controller(Image(), self.settings, rules=self.rules),
-            self.settings.node_id,
-            self.files,
+            settings,
             self.clock,
             self.commits,
             self.directory.space,
@@ -158,19 +188,54 @@ class Node:
             self.disk_failed,
             self.rules,
         )
+        self.metadata.quorum = Quorum(
+            opened,
+            self.metadata,
+            node_id=settings.node_id,
+            voters=VoterSet(Voter(node_id) for node_id in addresses or [settings.node_id]),
+            directory=self.directory,
+            high_watermark=facts.high_watermark,
+            clock=self.clock,
+            syncer=world.syncer,
+            commits=self.commits,
+            peers=self.controller_peers,
+            draw=lambda: int.from_bytes(self.entropy.token(4)) / 2**32,
+            spawn=self.spawn,
+            failed=self.disk_failed,
+            timeouts=QuorumTimeouts(
+                election=settings.controller_quorum_election_timeout_ms / 1000,
+                fetch=settings.controller_quorum_fetch_timeout_ms / 1000,
+            ),
+            rules=self.rules,
+        )
         self.metadata.replay()
         self._take_dynamic_settings(self.image)
 
+    async def _bootstrap(self) -> None:
+        """A new cluster's first records, written by whoever is elected first; nothing on any later start."""
+        while not self.image.features and not self.is_stopping:
+            if self.metadata.is_active:
+                try:
+                    await self.metadata.propose(lambda controller: controller.bootstrap())
+                except ApiError as error:
+                    log.info("the first records are left to the next controller: %s", error)
+            await self.metadata.quorum.leader_changed(BOOTSTRAP_SECONDS)
+        self._warn_of_ignored_minimum()
+
     def _listen(self) -> None:
         for address in self.settings.listener_addresses():
+            accept = partial(self._accept, address.name)
             try:
-                self.listeners.append(
-                    self._world.network.listen(address.host, address.port, partial(self._accept, address.name))
-                )
+                self.listeners.append(self._world.network.listen(address.host, address.port, accept))
             except OSError as error:
                 for listener in self.listeners:
                     listener.close()
                 raise StartError(f"can't listen on {address}: {error.strerror or error}") from error
+
+    def _start_listeners(self, *, for_controllers: bool) -> None:
+        for address, listener in zip(self.settings.listener_addresses(), self.listeners, strict=True):
+            if (address.name in self.settings.controller_listener_names) == for_controllers:
+                listener.start()
 
     @property
     def advertised_address(self) -> str:
@@ -189,31 +254,6 @@ class Node:
             for address in self.settings.advertised_addresses()
         ]
 
-    async def _register(self) -> None:
-        """R8: a new incarnation fences the old one, and takes no role before its registration is replayed."""
-        await self.metadata.propose(lambda controller: controller.bootstrap())
-        self._warn_of_ignored_minimum()
-        registration = BrokerRegistrationRequest(
-            broker_id=self.settings.node_id,
-            cluster_id=self.directory.identity.cluster_id,
-            incarnation_id=self.entropy.token(16),
-            listeners=[
-                RegisteredListener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
-                for endpoint in self.endpoints()
-            ],
-            rack=self.settings.broker_rack,
-            log_dirs=[self.directory.identity.directory_id],
-            previous_broker_epoch=self.directory.state.broker_epoch,
-        )
-        metadata = self.metadata
-        reply = await metadata.propose(lambda controller: controller.register_broker(registration, metadata.log.end))
-        if reply.error_code:
-            raise StartError(f"the controller refused this broker: {ErrorCode(reply.error_code).name}")
-        self.broker_epoch = reply.broker_epoch
-        self.directory.store_broker_epoch(self.broker_epoch)
-        self.directory.acknowledge_unclean()
-        await metadata.propose(lambda controller: controller.unfence_broker(self.settings.node_id, self.broker_epoch))
-
     def _warn_of_ignored_minimum(self) -> None:
         """R23: after a cluster's first start a file no longer decides min.insync.replicas; say so where it tries to."""
         wanted = self.settings.static.get(MIN_IN_SYNC)
@@ -228,14 +268,22 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is in flight, sync everything, and leave the clean mark."""
-        self._is_stopping = True
+        if self.settings.is_broker and len(self.image.brokers) > 1:
+            await self.lifecycle.leave()
+        self.is_stopping = True
+        if self.settings.is_broker:
+            self.lifecycle.stop()
+        self.fetchers.close()
         for listener in self.listeners:
             listener.close()
         for fetch in list(self.parked_fetches):
             fetch.expired()
+        self.metadata.quorum.resign()
         for session in list(self._sessions):
             session.stop()
         await self._quiet()
+        self.metadata.stop()
+        self.controller_peers.close()
         self.checkpoints.stop()
         self.housekeeping.stop()
         self._record.stop()
@@ -269,10 +317,11 @@ class Node:
     # ------------------------------------------------------------------ connections
 
     def _accept(self, listener_name: str, connection: Connection) -> Session | None:
-        session = Session(self, connection, listener_name)
+        is_controllers = listener_name in self.settings.controller_listener_names
+        session = Session(self, connection, listener_name, CONTROLLER_APIS if is_controllers else BROKER_APIS)
         settings = self.settings
         if (
-            self._is_stopping
+            self.is_stopping
             or len(self._sessions) >= settings.max_connections
             or self._per_host[session.host] >= settings.max_connections_per_ip
         ):
@@ -313,10 +362,6 @@ class Node:
             if session.connection.is_sending:
                 session.connection.close()
 
-    def _propose_in_sync(self, partition: Partition, proposal: ProposeInSync) -> None:
-        """Ask the controller for another in-sync set."""
-        raise NotImplementedError
-
     # ------------------------------------------------------------------ metadata
 
     @property
@@ -330,6 +375,8 @@ class Node:
             self._take_dynamic_settings(image)
             self.assignments.configure_all()
         self.assignments.apply(delta)
+        if delta.brokers:
+            self.assignments.brokers_changed()
 
     def _take_dynamic_settings(self, image: Image) -> None:
         self.settings = self.settings.with_dynamic(
@@ -339,7 +386,7 @@ class Node:
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         request = AllocateProducerIdsRequest(broker_id=self.settings.node_id, broker_epoch=self.broker_epoch)
-        reply = await self.metadata.propose(lambda controller: controller.allocate_producer_ids(request))
+        reply = await self.controller_link.call(request, AllocateProducerIdsResponse)
         if reply.error_code:
             raise ApiError(ErrorCode(reply.error_code))
         return reply.producer_id_start, reply.producer_id_len
@@ -369,10 +416,15 @@ class Node:
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Create topics; their partitions are open here when this returns."""
-        new_id = partial(self.entropy.token, 16)
-        reply = await self.metadata.propose(lambda controller: controller.create_topics(request, new_id))
+        reply = await self.controller_link.call(request, CreateTopicsResponse)
         await self.assignments.settled()
         return reply
+
+    def broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Where another broker listens for brokers."""
+        broker = self.image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoint(self.settings.inter_broker_listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         """The settings that were made for one topic; ApiError when there is none of that name."""
@@ -407,6 +459,18 @@ class Node:
         if reason is not None:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def offline_replicas(self, topic: Topic, index: int, agreed: AgreedPartition) -> list[int]:
+        """Replicas that serve nobody: on brokers that are gone, and here those whose log could not be trusted."""
+        brokers, own = self.image.brokers, self.settings.node_id
+        offline = [replica for replica in agreed.replicas if replica not in brokers or brokers[replica].fenced]
+        partition = self.assignments.by_topic.get(topic.topic_id, {}).get(index)
+        is_broken = (topic.topic_id, index) in self.offline or (
+            partition is not None and partition.offline_reason is not None
+        )
+        if is_broken and own in agreed.replicas and own not in offline:
+            offline.append(own)
+        return offline
 
     def leader_hint(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
         """Who leads a partition and since which epoch, for a client that asked the wrong broker."""

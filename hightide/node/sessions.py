@@ -7,14 +7,14 @@ of waiting requests is bounded by the number of connections.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 from hightide import limits
 from hightide.errors import ApiError, ProtocolError, StorageError
-from hightide.node.apis import API_VERSIONS, APIS, PRODUCE, Api
+from hightide.node.apis import API_VERSIONS, BROKER_APIS, PRODUCE, Api
 from hightide.node.ports import Connection, Part
 from hightide.storage.files import FileSlice
 from hightide.wire.primitives import Reader
@@ -75,12 +75,16 @@ class Session:
 
     __slots__ = (
         "_node", "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
-        "last_used", "listener_name",
+        "last_used", "listener_name", "quorum_answer", "serves",
     )  # fmt: skip
 
-    def __init__(self, node: "Node", connection: Connection, listener_name: str) -> None:
+    def __init__(
+        self, node: "Node", connection: Connection, listener_name: str, serves: Mapping[int, Api] = BROKER_APIS
+    ) -> None:
         self._node = node
         self.connection = connection
+        self.serves = serves
+        self.quorum_answer = (-1, 0.0)  # epoch and time of the last answer to a quorum fetch (R16)
         self.listener_name = listener_name  # clients are told the addresses of the listener they came through
         self.host = connection.peer.rpartition(":")[0]
         self.is_closed = False
@@ -120,7 +124,7 @@ class Session:
             key, version, correlation_id, client_id_length = _HEADER(data)
         except struct_error:
             raise ProtocolError(f"a frame of {len(data)} bytes is too short for a request header") from None
-        api = APIS.get(key)
+        api = self.serves.get(key)
         if api is None:
             raise ProtocolError(f"api key {key} is not served here")
         if not api.first <= version <= api.last:

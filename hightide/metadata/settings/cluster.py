@@ -60,6 +60,12 @@ def _is_module(name: str) -> bool:
 def quorum_settings() -> Iterable[Setting]:
     """Who the controllers are, and how they agree."""
     yield _fixed(
+        "hightide.cluster.id",
+        STRING,
+        None,
+        "The id of the cluster, the same for all its nodes: given to a new data directory, checked in an old one.",
+    )
+    yield _fixed(
         "controller.quorum.voters",
         LIST,
         "",

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 async def handle(node: "Node", message: AlterConfigsRequest, request: "Request") -> AlterConfigsResponse:
     """Replace what passes the checks; in effect when this is answered."""
-    reply = await node.metadata.propose(lambda controller: controller.alter_configs(message))
+    reply = await node.controller_link.call(message, AlterConfigsResponse, version=request.version)
     await node.assignments.settled()
     return reply

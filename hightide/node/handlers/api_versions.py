@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hightide.errors import ErrorCode
-from hightide.node.apis import ADVERTISED_FROM, API_VERSIONS, APIS
+from hightide.node.apis import ADVERTISED_FROM
 from hightide.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(node: "Node", message: ApiVersionsRequest | None, request: "Request") -> ApiVersionsResponse:
     """The table of served APIs."""
     if message is None:
-        own = APIS[API_VERSIONS]
+        own = request.api
         return ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=own.key, min_version=own.first, max_version=own.last)],
@@ -34,6 +34,6 @@ def handle(node: "Node", message: ApiVersionsRequest | None, request: "Request")
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api.key, min_version=ADVERTISED_FROM.get(api.key, api.first), max_version=api.last)
-            for api in APIS.values()
+            for api in request.session.serves.values()
         ]
     )

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 async def handle(node: "Node", message: CreatePartitionsRequest, request: "Request") -> CreatePartitionsResponse:
     """Add what passes the checks."""
-    reply = await node.metadata.propose(lambda controller: controller.create_partitions(message))
+    reply = await node.controller_link.call(message, CreatePartitionsResponse, version=request.version)
     await node.assignments.settled()
     return reply

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 async def handle(node: "Node", message: DeleteTopicsRequest, request: "Request") -> DeleteTopicsResponse:
     """Delete what exists."""
-    reply = await node.metadata.propose(lambda controller: controller.delete_topics(message, request.version))
+    reply = await node.controller_link.call(message, DeleteTopicsResponse, version=request.version)
     await node.assignments.settled()
     return reply

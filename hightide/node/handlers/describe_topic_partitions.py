@@ -7,7 +7,7 @@ Topics come in the order of their names, all of them when none is named. An answ
 from typing import TYPE_CHECKING
 
 from hightide.errors import ErrorCode
-from hightide.metadata.entities import Partition, Topic
+from hightide.metadata.entities import Topic
 from hightide.types import NO_BROKER
 from hightide.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -64,22 +64,22 @@ def _topic(node: "Node", topic: Topic, first: int, limit: int) -> DescribeTopicP
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name.startswith("__"),
-        partitions=[_partition(node, index, topic.partitions[index]) for index in indexes],
+        partitions=[_partition(node, topic, index) for index in indexes],
     )
 
 
-def _partition(node: "Node", index: int, partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    brokers = node.image.brokers
+def _partition(node: "Node", topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+    partition = topic.partitions[index]
+    offline = node.offline_replicas(topic, index, partition)
+    has_leader = partition.leader != NO_BROKER and partition.leader not in offline
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader != NO_BROKER else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if has_leader else NO_BROKER,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.in_sync_replicas),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_eligible),
-        offline_replicas=[
-            replica for replica in partition.replicas if replica not in brokers or brokers[replica].fenced
-        ],
+        offline_replicas=offline,
     )

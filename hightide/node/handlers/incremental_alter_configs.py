@@ -19,6 +19,6 @@ async def handle(
     node: "Node", message: IncrementalAlterConfigsRequest, request: "Request"
 ) -> IncrementalAlterConfigsResponse:
     """Change what passes the checks; in effect when this is answered."""
-    reply = await node.metadata.propose(lambda controller: controller.incremental_alter_configs(message))
+    reply = await node.controller_link.call(message, IncrementalAlterConfigsResponse, version=request.version)
     await node.assignments.settled()
     return reply

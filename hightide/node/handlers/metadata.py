@@ -82,13 +82,12 @@ def _topic(node: "Node", topic: Topic) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name.startswith("__"),
-        partitions=[_partition(node, index, partition) for index, partition in enumerate(topic.partitions)],
+        partitions=[_partition(node, topic, index, partition) for index, partition in enumerate(topic.partitions)],
     )
 
 
-def _partition(node: "Node", index: int, partition: Partition) -> MetadataResponsePartition:
-    brokers = node.image.brokers
-    offline = [replica for replica in partition.replicas if replica not in brokers or brokers[replica].fenced]
+def _partition(node: "Node", topic: Topic, index: int, partition: Partition) -> MetadataResponsePartition:
+    offline = node.offline_replicas(topic, index, partition)
     has_leader = partition.leader != NO_BROKER and partition.leader not in offline
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -1,0 +1,139 @@
+"""A broker's life in the cluster: register, catch up, be unfenced, send heartbeats, and leave in order.
+
+R8: one registration per process life, and no role before that registration is in the metadata this broker has replayed.
+The lease (R16) runs from the send time of every answered heartbeat, less the age that the controller gave. A stop asks
+the controller to move the leaders away first.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hightide.errors import ApiError, ErrorCode
+from hightide.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from hightide.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
+
+if TYPE_CHECKING:
+    from hightide.node.node import Node
+
+log = logging.getLogger("hightide.lifecycle")
+
+SHUTDOWN_SECONDS = 5.0  # how long a stop waits for its leaders to be moved
+RETRY_SECONDS = 0.1
+
+
+class BrokerLifecycle:
+    """One process life of a broker."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._incarnation_id = node.entropy.token(16)
+        self._wants_shutdown = False
+        self._may_stop = asyncio.Event()
+        self._is_stopped = False
+
+    async def register(self) -> None:
+        """Register, and wait until this broker has replayed its own registration."""
+        node = self._node
+        request = BrokerRegistrationRequest(
+            broker_id=node.settings.node_id,
+            cluster_id=node.directory.identity.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in node.endpoints()
+            ],
+            rack=node.settings.broker_rack,
+            log_dirs=[node.directory.identity.directory_id],
+            previous_broker_epoch=node.directory.state.broker_epoch,
+            is_unclean=node.directory.is_unclean,
+        )
+        while True:
+            reply = await node.controller_link.call(request, BrokerRegistrationResponse, timeout=float("inf"))
+            if not reply.error_code:
+                break
+            code = ErrorCode(reply.error_code)
+            if code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                raise ApiError(code, "the controller refused this broker's registration")
+            # The session of the former life has not ended yet.
+            await self._sleep(RETRY_SECONDS)
+        node.broker_epoch = reply.broker_epoch
+        node.directory.store_broker_epoch(reply.broker_epoch)
+        node.directory.acknowledge_unclean()
+        await self._replayed(lambda: self._own_epoch() == reply.broker_epoch)
+
+    def _own_epoch(self) -> int:
+        broker = self._node.image.brokers.get(self._node.settings.node_id)
+        return -1 if broker is None else broker.epoch
+
+    async def _replayed(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._sleep(0.01)
+
+    async def unfence(self) -> None:
+        """Send heartbeats until the committed metadata says that this broker may take roles."""
+        node = self._node
+
+        def is_unfenced() -> bool:
+            broker = node.image.brokers.get(node.settings.node_id)
+            return broker is not None and not broker.fenced
+
+        while not is_unfenced():
+            await self._beat()
+            await self._sleep(0.02)
+
+    async def beat_regularly(self) -> None:
+        """Heartbeats until the end."""
+        interval = self._node.settings.broker_heartbeat_interval_ms / 1000
+        while not self._is_stopped:
+            await self._sleep(interval if not self._wants_shutdown else RETRY_SECONDS)
+            await self._beat()
+
+    async def _beat(self) -> None:
+        node = self._node
+        sent_at = node.clock.now()
+        request = BrokerHeartbeatRequest(
+            broker_id=node.settings.node_id,
+            broker_epoch=node.broker_epoch,
+            current_metadata_offset=node.image.offset,
+            want_fence=False,
+            want_shut_down=self._wants_shutdown,
+        )
+        timeout = node.settings.broker_session_timeout_ms / 2000
+        try:
+            reply = await node.controller_link.call(request, BrokerHeartbeatResponse, timeout=timeout)
+        except ApiError as error:
+            log.warning("no heartbeat was answered: %s", error)
+            return
+        if reply.error_code:
+            log.warning("a heartbeat was refused: %s", ErrorCode(reply.error_code).name)
+            return
+        if reply.lease_age_ms >= 0:
+            node.lease.extended(sent_at, reply.lease_age_ms / 1000, node.settings.lease_ms / 1000)
+        if reply.should_shut_down:
+            self._may_stop.set()
+
+    async def leave(self) -> None:
+        """Ask to stop, and wait until the leaders are elsewhere or it takes too long."""
+        self._wants_shutdown = True
+        timer = self._node.clock.call_later(SHUTDOWN_SECONDS, self._may_stop.set)
+        await self._beat()
+        await self._may_stop.wait()
+        timer.cancel()
+        self._is_stopped = True
+
+    def stop(self) -> None:
+        """No more heartbeats."""
+        self._is_stopped = True
+
+    async def _sleep(self, seconds: float) -> None:
+        moment = asyncio.get_running_loop().create_future()
+        timer = self._node.clock.call_later(seconds, moment.set_result, None)
+        try:
+            await moment
+        finally:
+            timer.cancel()
