@@ -1,0 +1,568 @@
+"""One simulated process of a quorum: carries out what its machine asks for, on a disk that outlives it.
+
+What survives what: `kill` keeps every written byte, `lose_power` only what was synced and a chance part of the rest;
+a vote that was being stored is there or not. Everything of the process (the machine, parked fetches) is gone with it.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hightide.errors import ErrorCode
+from hightide.replication.effects import AppendFetched, AppendLeaderChange, HighWatermarkMoved, StartEpoch, TruncateTo
+from hightide.replication.events import LogAdvanced, LogTruncated, TimePassed
+from hightide.replication.quorum import QuorumReplica, Role
+from hightide.replication.quorum_effects import (
+    AnswerBeginEpoch,
+    AnswerEndEpoch,
+    AnswerFetch,
+    AnswerSnapshotFetch,
+    AnswerVote,
+    BecameLeader,
+    EndDoubt,
+    FetchFrom,
+    InstallSnapshot,
+    LeaderChanged,
+    LoadSnapshot,
+    LostLeadership,
+    PersistVote,
+    SendBeginEpoch,
+    SendEndEpoch,
+    SendVote,
+    StopFatally,
+)
+from hightide.replication.quorum_events import (
+    EpochAnswered,
+    LeaderAnnounced,
+    LeaderResigned,
+    QuorumEvent,
+    QuorumFetchAnswered,
+    QuorumFetched,
+    QuorumFetchFailed,
+    SnapshotDownloaded,
+    SnapshotFailed,
+    SnapshotProgressed,
+    SnapshotRequested,
+    SnapshotTaken,
+    Started,
+    VoteAnswered,
+    VotePersisted,
+    VoteRequested,
+)
+from hightide.replication.quorum_progress import NEVER
+from hightide.replication.snapshots import SnapshotId
+from hightide.sim.level0.kernel import InvariantError
+from hightide.sim.level0.raft_log import LEADER_CHANGE, Batch, SimulatedLog
+from hightide.types import NO_BROKER
+
+if TYPE_CHECKING:
+    from hightide.sim.level0.raft_world import RaftWorld
+
+FETCH_WAIT_SECONDS = 0.5
+REQUEST_TIMEOUT_SECONDS = 1.0
+BATCHES_PER_FETCH = 20
+SNAPSHOT_PIECES = 3
+LATER = float("inf")
+
+
+class Asked(NamedTuple):
+    """Who waits for an answer: a process in one of its lives, and what it asked about."""
+
+    node: int
+    life: int
+    about: Any = None
+    high_watermark: int = 0
+
+
+class RaftNode:
+    """A process and its disk. `machine` is None while the process is not running; `life` counts its starts."""
+
+    def __init__(self, world: "RaftWorld", node_id: int, directory_id: bytes) -> None:
+        self.world = world
+        self.id = node_id
+        self.machine: QuorumReplica | None = None
+        self.life = 0
+        self.paused_until = 0.0
+        # The disk.
+        self.directory_id = directory_id
+        self.log = SimulatedLog()
+        self.snapshot: SnapshotId | None = None
+        self.stored_epoch = 0
+        self.stored_vote = NO_BROKER
+        self.is_doubtful = False
+        self.checkpointed = 0
+        self.reached = 0  # up to where it ever had the log that it has: what it may have acknowledged
+        # The process.
+        self._saving: PersistVote | None = None
+        self._is_syncing = False
+        self._parked: list[tuple[float, AnswerFetch]] = []
+        self._wakes_at = LATER
+        self._timer_at = LATER
+        self.fetch_under_way: FetchFrom | None = None
+        self._fetch_sent_at = 0.0
+        self._fetch_checked_at = LATER
+        self._incoming: list[Batch] = []
+        self._incoming_of: FetchFrom | None = None
+        self._load: LoadSnapshot | None = None
+        self._pieces_left = 0
+        self._answered_at: dict[int, tuple[int, float]] = {}
+        self._role = Role.UNATTACHED
+        self._high_watermark = 0
+        self._log_event: LogAdvanced | LogTruncated | None = None
+        self._do: dict[type, Any] = {
+            PersistVote: self._persist_vote,
+            SendVote: self._send_vote,
+            AnswerVote: self._answer_vote,
+            SendBeginEpoch: self._send_begin_epoch,
+            AnswerBeginEpoch: self._answer_epoch,
+            SendEndEpoch: self._send_end_epoch,
+            AnswerEndEpoch: self._answer_epoch,
+            FetchFrom: self._send_fetch,
+            AnswerFetch: self._answer_fetch,
+            AppendFetched: self._append_fetched,
+            TruncateTo: self._truncate_to,
+            LoadSnapshot: self._load_snapshot,
+            InstallSnapshot: self._install_snapshot,
+            AnswerSnapshotFetch: self._answer_snapshot_fetch,
+            StartEpoch: self._ignore,
+            AppendLeaderChange: self._append_leader_change,
+            HighWatermarkMoved: self._high_watermark_moved,
+            LeaderChanged: self._ignore,
+            BecameLeader: self._became_leader,
+            LostLeadership: self._lost_leadership,
+            EndDoubt: self._end_doubt,
+            StopFatally: self._stop_fatally,
+        }
+
+    # ------------------------------------------------------------------ life and death
+
+    def start(self) -> None:
+        """A new process on what the disk holds. What is not known to be synced is synced anew (R19)."""
+        world = self.world
+        self.life += 1
+        self._saving = None
+        self._is_syncing = False
+        self._parked = []
+        self._wakes_at = self._timer_at = self._fetch_checked_at = LATER
+        self.fetch_under_way = self._load = None
+        self._log_event = None
+        self._answered_at = {}
+        self.paused_until = 0.0
+        self.machine = QuorumReplica(
+            self.id,
+            world.voters,
+            self.log,
+            world.draws.random,
+            timeouts=world.timeouts,
+            directory_id=self.directory_id,
+            high_watermark=self.checkpointed,
+            snapshot=self.snapshot,
+            rules=world.rules,
+        )
+        self._role = self.machine.role
+        self._high_watermark = self.machine.high_watermark
+        self.handle(Started(self.stored_epoch, self.stored_vote, world.kernel.now, self.is_doubtful))
+        self._sync()
+
+    def kill(self) -> None:
+        """SIGKILL: the operating system keeps what was written."""
+        if self.machine is None:
+            return
+        if self._saving is not None and self.world.faults.random() < 0.5:
+            self._store(self._saving)
+        self.checkpointed = min(self.machine.high_watermark, self.log.synced_end)
+        self.machine = None
+
+    def lose_power(self) -> None:
+        """The machine went dark."""
+        self.kill()
+        self.log.lose_power(self.world.faults)
+
+    # ------------------------------------------------------------------ events and effects
+
+    def handle(self, event: QuorumEvent) -> None:
+        """Give the machine an event, do what it asks, and watch."""
+        machine = self.machine
+        assert machine is not None
+        world = self.world
+        do = self._do
+        for effect in machine.handle(event):
+            do[type(effect)](effect)
+        world.note(self, event)
+        if machine.role is not self._role:
+            before, self._role = self._role, machine.role
+            world.invariants.roles(self, before)
+            if world.kernel.trace.keeps_lines:
+                world.say(f"node {self.id} is {machine.role.value} in epoch {machine.epoch}")
+        if self._log_event is not None:
+            log_event, self._log_event = self._log_event, None
+            self.handle(log_event)
+        deadline = machine.next_deadline
+        if deadline is not None and deadline < self._timer_at:
+            self._timer_at = deadline
+            world.kernel.at(deadline, self._timer, self.life)
+
+    def _timer(self, life: int) -> None:
+        """The newest deadline counts: a timer that comes too early sets itself again."""
+        if life != self.life or self.machine is None:
+            return
+        now = self.world.kernel.now
+        if now < self.paused_until:
+            self.world.kernel.at(self.paused_until, self._timer, life)
+            return
+        self._timer_at = LATER
+        deadline = self.machine.next_deadline
+        if deadline is not None and deadline <= now:
+            self.handle(TimePassed(now))
+        elif deadline is not None:
+            self._timer_at = deadline
+            self.world.kernel.at(deadline, self._timer, life)
+
+    def _ignore(self, _: object) -> None:
+        """The level-0 log derives its epoch history from batches; who leads is read from the machine."""
+
+    # ------------------------------------------------------------------ the disk
+
+    def _persist_vote(self, effect: PersistVote) -> None:
+        self._saving = effect
+        self.world.kernel.after(self.world.sync_seconds(self), self._vote_stored, self.life, effect)
+
+    def _vote_stored(self, life: int, effect: PersistVote) -> None:
+        if life != self.life or self.machine is None:
+            return
+        if self._is_delayed(self._vote_stored, life, effect):
+            return
+        self._store(effect)
+        self._saving = None
+        self.handle(VotePersisted(effect.epoch, effect.voted, self.world.kernel.now))
+
+    def _store(self, effect: PersistVote) -> None:
+        self.world.invariants.stored(self, effect.epoch, effect.voted)
+        self.stored_epoch, self.stored_vote = effect.epoch, effect.voted
+
+    def append(self, value: int, count: int) -> None:
+        """What a client asked of a node that believes it leads."""
+        machine = self.machine
+        assert machine is not None
+        end = self.log.end
+        self._write([Batch(end, end + count, machine.epoch, value)])
+        self._flush_log_event()
+
+    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
+        end = self.log.end
+        self._write([Batch(end, end + 1, effect.epoch, LEADER_CHANGE)])
+
+    def _append_fetched(self, effect: AppendFetched) -> None:
+        """R21: only what follows the own end, and nothing newer than the leader."""
+        end = self.log.end
+        for batch in self._incoming:
+            if batch.base != end or batch.epoch > effect.leader_epoch:
+                self.world.kernel.after(0.0, self._refuse_records, self.life, self._incoming_of)
+                return
+            end = batch.end
+        self._write(self._incoming)
+
+    def _refuse_records(self, life: int, fetch: FetchFrom) -> None:
+        if life == self.life and self.machine is not None:
+            self.handle(QuorumFetchFailed(fetch, self.world.kernel.now))
+
+    def _write(self, batches: list[Batch]) -> None:
+        self.log.append(batches)
+        self.reached = max(self.reached, self.log.end)
+        self._log_event = LogAdvanced(self.log.end, self.log.synced_end)
+        self._sync()
+        if self._parked:
+            self._answer_parked()
+
+    def _flush_log_event(self) -> None:
+        if self._log_event is not None:
+            event, self._log_event = self._log_event, None
+            self.handle(event)
+
+    def _sync(self) -> None:
+        if not self._is_syncing and self.log.synced_end < self.log.end:
+            self._is_syncing = True
+            self.world.kernel.after(
+                self.world.sync_seconds(self), self._synced, self.life, self.log.end, self.log.generation
+            )
+
+    def _synced(self, life: int, end: int, generation: int) -> None:
+        if life != self.life or self.machine is None or self._is_delayed(self._synced, life, end, generation):
+            return
+        self._is_syncing = False
+        if generation == self.log.generation:
+            self.log.synced_end = max(self.log.synced_end, end)
+            self.handle(LogAdvanced(self.log.end, self.log.synced_end))
+        if self.machine is not None:
+            self._sync()
+
+    def _is_delayed(self, action: Any, *arguments: Any) -> bool:
+        """A stopped process notices nothing until it goes on."""
+        if self.world.kernel.now < self.paused_until:
+            self.world.kernel.at(self.paused_until, action, *arguments)
+            return True
+        return False
+
+    def _truncate_to(self, effect: TruncateTo) -> None:
+        self.world.invariants.truncated(self, effect.offset)
+        self.log.truncate(effect.offset)
+        self.reached = min(self.reached, self.log.end)
+        self._log_event = LogTruncated(self.log.end, self.log.synced_end)
+
+    # ------------------------------------------------------------------ votes and epochs
+
+    def _send_vote(self, effect: SendVote) -> None:
+        to, epoch, last_epoch, end, pre_vote, voter_directory_id, all_voters = effect
+        request = Asked(self.id, self.life, pre_vote)
+        source, directory_id = self.id, self.directory_id
+        self.world.send(
+            self, to, None,
+            lambda node, now: node.handle(
+                VoteRequested(
+                    request, source, epoch, last_epoch, end, pre_vote, now,
+                    directory_id, voter_directory_id, all_voters,
+                )
+            ),
+        )  # fmt: skip
+
+    def _answer_vote(self, effect: AnswerVote) -> None:
+        request, source = effect.request, self.id
+        assert isinstance(request, Asked)
+        self.world.send(
+            self, request.node, request.life,
+            lambda node, now: node.handle(
+                VoteAnswered(
+                    source, effect.leader, effect.epoch, effect.granted, request.about, now,
+                    effect.last_epoch, effect.end, effect.doubtful,
+                )
+            ),
+        )  # fmt: skip
+
+    def _send_begin_epoch(self, effect: SendBeginEpoch) -> None:
+        request, source = Asked(self.id, self.life), self.id
+        to, epoch, directory_id = effect
+        self.world.send(
+            self, to, None, lambda node, now: node.handle(LeaderAnnounced(request, source, epoch, now, directory_id))
+        )
+
+    def _send_end_epoch(self, effect: SendEndEpoch) -> None:
+        request, source = Asked(self.id, self.life), self.id
+        to, epoch, successors = effect
+        self.world.send(
+            self, to, None, lambda node, now: node.handle(LeaderResigned(request, source, epoch, successors, now))
+        )
+
+    def _answer_epoch(self, effect: AnswerBeginEpoch | AnswerEndEpoch) -> None:
+        request, source = effect.request, self.id
+        assert isinstance(request, Asked)
+        leader, epoch = effect.leader, effect.epoch
+        self.world.send(
+            self, request.node, request.life,
+            lambda node, now: node.handle(EpochAnswered(source, leader, epoch, now)),
+        )  # fmt: skip
+
+    def _became_leader(self, effect: BecameLeader) -> None:
+        self.world.elected(self, effect.epoch)
+
+    def _lost_leadership(self, _: LostLeadership) -> None:
+        parked, self._parked = self._parked, []
+        for _due, answer in parked:
+            self._refuse_fetch(answer)
+
+    def _end_doubt(self, _: EndDoubt) -> None:
+        self.is_doubtful = False
+        self.world.doubt_ended(self)
+
+    def _stop_fatally(self, effect: StopFatally) -> None:
+        raise InvariantError("I19", f"node {self.id} had to stop: {effect.reason}")
+
+    def _high_watermark_moved(self, effect: HighWatermarkMoved) -> None:
+        machine = self.machine
+        assert machine is not None
+        before, self._high_watermark = self._high_watermark, effect.high_watermark
+        if self._high_watermark < before:
+            raise InvariantError("I15", f"the high watermark of {self.id} fell from {before} to {self._high_watermark}")
+        self.world.invariants.moved(self, before, effect.high_watermark, machine.role is Role.LEADER)
+        if self._parked:
+            self._answer_parked()
+
+    # ------------------------------------------------------------------ fetching
+
+    def _send_fetch(self, effect: FetchFrom) -> None:
+        machine, now = self.machine, self.world.kernel.now
+        assert machine is not None
+        self.fetch_under_way, self._fetch_sent_at = effect, now
+        if self._fetch_checked_at is LATER:
+            self._fetch_checked_at = now + REQUEST_TIMEOUT_SECONDS
+            self.world.kernel.at(self._fetch_checked_at, self._check_fetch, self.life)
+        _, to, epoch, offset, last_epoch = effect
+        source, directory_id = self.id, self.directory_id
+        request = Asked(source, self.life, effect, machine.high_watermark)
+        self.world.send(
+            self, to, None,
+            lambda node, now: node.fetched(
+                QuorumFetched(request, source, epoch, offset, last_epoch, now, directory_id)
+            ),
+        )  # fmt: skip
+
+    def _check_fetch(self, life: int) -> None:
+        """The request time-out, by one timer that follows the newest fetch."""
+        if life != self.life or self.machine is None or self._is_delayed(self._check_fetch, life):
+            return
+        now = self.world.kernel.now
+        self._fetch_checked_at = LATER
+        if self.fetch_under_way is None:
+            return
+        due = self._fetch_sent_at + REQUEST_TIMEOUT_SECONDS
+        if now < due:
+            self._fetch_checked_at = due
+            self.world.kernel.at(due, self._check_fetch, life)
+        else:
+            fetch, self.fetch_under_way = self.fetch_under_way, None
+            self.handle(QuorumFetchFailed(fetch, now))
+
+    def fetch_answered(self, event: QuorumFetchAnswered, batches: list[Batch]) -> None:
+        """An answer came with these records."""
+        if event.fetch == self.fetch_under_way:
+            self.fetch_under_way = None
+        self._incoming, self._incoming_of = batches, event.fetch
+        self.handle(event)
+
+    def fetched(self, event: QuorumFetched) -> None:
+        """Somebody fetches here; what it was answered before on this connection tells how old its news are (R16)."""
+        life, answered_at = self._answered_at.get(event.replica, (0, NEVER))
+        request = event.request
+        assert isinstance(request, Asked)
+        self.handle(event._replace(answered_at=answered_at) if life == request.life else event)
+
+    def _answer_fetch(self, effect: AnswerFetch) -> None:
+        if effect.error or effect.diverging is not None or effect.snapshot is not None:
+            self._send_answer(effect, effect.high_watermark, [])
+            return
+        batches = self.log.read(effect.offset, BATCHES_PER_FETCH)
+        request = effect.request
+        assert isinstance(request, Asked)
+        if batches or request.high_watermark < effect.high_watermark:
+            self._send_answer(effect, effect.high_watermark, batches)
+            return
+        now = self.world.kernel.now
+        self._parked.append((now + FETCH_WAIT_SECONDS, effect))
+        if self._wakes_at is LATER:
+            self._wakes_at = now + FETCH_WAIT_SECONDS
+            self.world.kernel.at(self._wakes_at, self._wake_parked, self.life)
+
+    def _answer_parked(self) -> None:
+        """Something to send: the log grew, or the high watermark rose."""
+        machine = self.machine
+        assert machine is not None
+        parked, self._parked = self._parked, []
+        for due, answer in parked:
+            batches = self.log.read(answer.offset, BATCHES_PER_FETCH)
+            request = answer.request
+            assert isinstance(request, Asked)
+            if batches or machine.high_watermark > request.high_watermark:
+                self._send_answer(answer, machine.high_watermark, batches)
+            else:
+                self._parked.append((due, answer))
+
+    def _wake_parked(self, life: int) -> None:
+        """Time is up for the oldest: an empty answer says that the leader lives."""
+        if life != self.life or self.machine is None or self._is_delayed(self._wake_parked, life):
+            return
+        now = self.world.kernel.now
+        due = [answer for until, answer in self._parked if until <= now]
+        self._parked = [parked for parked in self._parked if parked[0] > now]
+        for answer in due:
+            self._send_answer(answer, self.machine.high_watermark, [])
+        self._wakes_at = LATER
+        if self._parked:
+            self._wakes_at = self._parked[0][0]
+            self.world.kernel.at(self._wakes_at, self._wake_parked, life)
+
+    def _send_answer(self, answer: AnswerFetch, high_watermark: int, batches: list[Batch]) -> None:
+        request = answer.request
+        assert isinstance(request, Asked)
+        _, _, error, leader, epoch, _, _, diverging, snapshot = answer
+        fetch, has_records = request.about, bool(batches)
+        if not error:
+            self._answered_at[request.node] = (request.life, self.world.kernel.now)
+        self.world.send(
+            self, request.node, request.life,
+            lambda node, now: node.fetch_answered(
+                QuorumFetchAnswered(
+                    fetch, leader, epoch, now, error, high_watermark, diverging, snapshot, has_records
+                ),
+                batches,
+            ),
+        )  # fmt: skip
+
+    def _refuse_fetch(self, answer: AnswerFetch) -> None:
+        machine = self.machine
+        assert machine is not None
+        refusal = answer._replace(
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=machine.leader, epoch=machine.epoch, diverging=None
+        )
+        self._send_answer(refusal, machine.high_watermark, [])
+
+    # ------------------------------------------------------------------ snapshots
+
+    def take_snapshot(self, end: int) -> None:
+        """Keep the state after `end`, if it may end there, and forget the log below."""
+        machine = self.machine
+        assert machine is not None
+        if end <= self.log.start or end > self.log.synced_end or not machine.may_snapshot(end):
+            return
+        self.snapshot = SnapshotId(end, self.log.between(end - 1, end)[0].epoch)
+        self.handle(SnapshotTaken(self.snapshot))
+        self.log.advance_start(end)
+        self.checkpointed = max(self.checkpointed, end)
+        self.world.invariants.snapshot_at_start(self, self.snapshot)
+
+    def _load_snapshot(self, effect: LoadSnapshot) -> None:
+        self._load = effect
+        self._ask_for_piece(effect, SNAPSHOT_PIECES)
+
+    def _ask_for_piece(self, load: LoadSnapshot, piece: int) -> None:
+        self._pieces_left = piece
+        request, source, directory_id = Asked(self.id, self.life, (load, piece)), self.id, self.directory_id
+        self.world.kernel.after(REQUEST_TIMEOUT_SECONDS, self._piece_overdue, self.life, load, piece)
+        self.world.send(
+            self, load.leader, None,
+            lambda node, now: node.handle(SnapshotRequested(request, source, load.epoch, now, directory_id)),
+        )  # fmt: skip
+
+    def _piece_overdue(self, life: int, load: LoadSnapshot, piece: int) -> None:
+        if life == self.life and self.machine is not None and (self._load, self._pieces_left) == (load, piece):
+            self._load = None
+            self.handle(SnapshotFailed(load, self.world.kernel.now))
+
+    def _answer_snapshot_fetch(self, effect: AnswerSnapshotFetch) -> None:
+        request, leader, epoch = effect.request, effect.leader, effect.epoch
+        assert isinstance(request, Asked)
+        load, piece = request.about
+        if effect.error:
+            self.world.send(
+                self, request.node, request.life,
+                lambda node, now: node.handle(SnapshotFailed(load, now, leader, epoch)),
+            )  # fmt: skip
+        else:
+            self.world.send(self, request.node, request.life, lambda node, now: node.piece_arrived(load, piece, now))
+
+    def piece_arrived(self, load: LoadSnapshot, piece: int, now: float) -> None:
+        """A part of a snapshot; the last one completes it. A copy of an earlier part is nothing new."""
+        if (self._load, self._pieces_left) != (load, piece):
+            return
+        if piece > 1:
+            self.handle(SnapshotProgressed(load, now))
+            self._ask_for_piece(load, piece - 1)
+        else:
+            self._load = None
+            self.handle(SnapshotDownloaded(load, now))
+
+    def _install_snapshot(self, effect: InstallSnapshot) -> None:
+        machine = self.machine
+        assert machine is not None
+        self.world.invariants.snapshot_installed(self, effect.snapshot, machine.role is Role.LEADER)
+        self.snapshot = effect.snapshot
+        self.log.restart_at(effect.snapshot.end)
+        self.reached = max(self.reached, self.log.end)
+        self.checkpointed = effect.snapshot.end
+        self._log_event = LogTruncated(self.log.end, self.log.synced_end)

@@ -1,0 +1,202 @@
+"""A quorum under virtual time: nodes, a network between them, a client, and the watchers of its invariants.
+
+Messages are calls that happen later, or never, or twice, in any order. Level 0 has no connections: what TCP forbids is
+allowed here, so whatever holds here holds there.
+"""
+
+from collections.abc import Callable, Iterator
+
+from hightide.replication.quorum import QuorumTimeouts, Role
+from hightide.replication.quorum_effects import FetchFrom
+from hightide.replication.quorum_events import QuorumEvent, QuorumFetchFailed, ResignationRequested
+from hightide.replication.voters import Voter, VoterSet
+from hightide.rules import ALL_ON, Rules
+from hightide.sim.level0.kernel import InvariantError, Kernel
+from hightide.sim.level0.raft_invariants import RaftInvariants
+from hightide.sim.level0.raft_node import RaftNode
+
+Message = Callable[[RaftNode, float], None]
+SYNC_SECONDS = 0.0005
+CONVERGENCE_SECONDS = 40.0
+EVENT_CODES: dict[type, int] = {}
+
+
+def _code(kind: type) -> int:
+    return EVENT_CODES.setdefault(kind, sum(map(ord, kind.__name__)))
+
+
+class RaftWorld:
+    """Voters 1…n and observers above them. `blocked` holds the (source, target) pairs that hear nothing."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        voters: int = 3,
+        observers: int = 0,
+        rules: Rules = ALL_ON,
+        timeouts: QuorumTimeouts = QuorumTimeouts(),  # noqa: B008 (immutable)
+        keeps_timeline: bool = False,
+    ) -> None:
+        self.kernel = Kernel(seed, keeps_timeline=keeps_timeline)
+        self.rules = rules
+        self.timeouts = timeouts
+        self.draws = self.kernel.stream("draws")
+        self.faults = self.kernel.stream("faults")
+        self._network = self.kernel.stream("network")
+        self._disks = self.kernel.stream("disks")
+        self._client = self.kernel.stream("client")
+        self.voters = VoterSet(Voter(number, directory_id(number, 1)) for number in range(1, voters + 1))
+        self.nodes = {
+            number: RaftNode(self, number, directory_id(number, 1)) for number in range(1, voters + observers + 1)
+        }
+        self.invariants = RaftInvariants(self.voters.majority)
+        self.delay = 0.002
+        self.loss = 0.0
+        self.duplicates = 0.0
+        self.append_seconds = 0.05
+        self.blocked: set[tuple[int, int]] = set()
+        self.slow_until: dict[int, float] = {}
+        self.values = 0
+        self.elections = 0
+        self._is_quiet = False
+
+    def start(self) -> None:
+        """Everybody begins, and the client with them."""
+        for node in self.nodes.values():
+            node.start()
+        self.kernel.after(self.append_seconds, self._append)
+
+    def voting_nodes(self) -> Iterator[RaftNode]:
+        """Those whose disks count."""
+        return (self.nodes[voter] for voter in self.voters.ids)
+
+    def leaders(self) -> list[RaftNode]:
+        """Whoever believes it leads; there may be several, in different epochs."""
+        return [node for node in self.nodes.values() if node.machine is not None and node.machine.role is Role.LEADER]
+
+    def say(self, text: str) -> None:
+        """A line of the timeline."""
+        self.kernel.trace.say(self.kernel.now, text)
+
+    def note(self, node: RaftNode, event: QuorumEvent) -> None:
+        """Take an event into the trace."""
+        machine = node.machine
+        assert machine is not None
+        kernel = self.kernel
+        kernel.trace.note(kernel.now, node.id, _code(type(event)), machine.epoch, machine.high_watermark, node.log.end)
+
+    # ------------------------------------------------------------------ network and disks
+
+    def send(self, source: RaftNode, target: int, life: int | None, message: Message) -> None:
+        """Let a message arrive later at a node; an answer only in the life that asked."""
+        random = self._network
+        if (source.id, target) in self.blocked or random.random() < self.loss:
+            return
+        kernel = self.kernel
+        kernel.after(self.delay * (0.2 + random.random()), self._arrive, source.id, target, life, message)
+        if self.duplicates and random.random() < self.duplicates:
+            kernel.after(self.delay * 20 * random.random(), self._arrive, source.id, target, life, message)
+
+    def _arrive(self, source: int, target: int, life: int | None, message: Message) -> None:
+        node = self.nodes[target]
+        if (source, target) in self.blocked or (life is not None and life != node.life):
+            return
+        if node.machine is None:
+            if life is None:
+                self._refuse_connection(source)
+            return
+        kernel = self.kernel
+        if kernel.now < node.paused_until:
+            kernel.at(node.paused_until, self._arrive, source, target, life, message)
+        else:
+            message(node, kernel.now)
+
+    def _refuse_connection(self, source: int) -> None:
+        """Nobody listens: the operating system says so at once."""
+        node = self.nodes[source]
+        if node.machine is not None and node.fetch_under_way is not None:
+            self.kernel.after(self.delay, self._refused, source, node.life, node.fetch_under_way)
+
+    def _refused(self, source: int, life: int, fetch: FetchFrom) -> None:
+        node = self.nodes[source]
+        if node.machine is not None and node.life == life and self.nodes[fetch.to].machine is None:
+            node.handle(QuorumFetchFailed(fetch, self.kernel.now, refused=True))
+
+    def sync_seconds(self, node: RaftNode) -> float:
+        """How long the disk takes now."""
+        seconds = SYNC_SECONDS * (0.5 + self._disks.random())
+        slow_until = self.slow_until.get(node.id)
+        if slow_until is not None and self.kernel.now < slow_until:
+            seconds += self._disks.random() * 3.0
+        return seconds
+
+    # ------------------------------------------------------------------ the client, and what nodes report
+
+    def _append(self) -> None:
+        random = self._client
+        self.kernel.after(self.append_seconds * 2 * random.random(), self._append)
+        for node in self.leaders():
+            if self.kernel.now >= node.paused_until and not self._is_quiet:
+                self.values += 1
+                node.append(self.values, random.choice((1, 1, 2, 3)))
+        if random.random() < 0.02:
+            self._snapshot(self.nodes[random.choice(list(self.nodes))])
+
+    def _snapshot(self, node: RaftNode) -> None:
+        machine = node.machine
+        if machine is not None and machine.high_watermark > node.log.start and self.kernel.now >= node.paused_until:
+            node.take_snapshot(self._client.randint(node.log.start + 1, machine.high_watermark))
+
+    def elected(self, node: RaftNode, epoch: int) -> None:
+        """A node leads."""
+        self.elections += 1
+        self.invariants.elected(node, epoch)
+
+    def doubt_ended(self, node: RaftNode) -> None:
+        """A doubtful voter has caught up: it must hold what was acknowledged."""
+        if self.kernel.trace.keeps_lines:
+            self.say(f"node {node.id} is no longer doubtful")
+
+    def resign(self, node: RaftNode) -> None:
+        """Ask a leader to step down."""
+        if node.machine is not None:
+            node.handle(ResignationRequested(self.kernel.now))
+
+    # ------------------------------------------------------------------ the end
+
+    def heal(self) -> None:
+        """Everything works from now on, and whoever was down starts again."""
+        self.blocked.clear()
+        self.slow_until.clear()
+        self.loss = self.duplicates = 0.0
+        self.delay = 0.002
+        for node in self.nodes.values():
+            if node.machine is None:
+                node.start()
+
+    def check_liveness(self) -> None:
+        """After healing: a leader, new commits, and everybody holds everything committed."""
+        before = self.invariants.records
+        self.kernel.run(self.kernel.now + CONVERGENCE_SECONDS)
+        self._is_quiet = True
+        self.kernel.run(self.kernel.now + 5.0)
+        if self.invariants.records == before:
+            raise InvariantError("liveness", "nothing was committed after healing")
+        leaders = self.leaders()
+        if len(leaders) != 1:
+            raise InvariantError("liveness", f"{len(leaders)} leaders after healing")
+        leader = leaders[0].machine
+        assert leader is not None
+        for node in self.nodes.values():
+            machine = node.machine
+            if machine is None or (machine.leader, machine.epoch) != (leader.leader, leader.epoch):
+                raise InvariantError("liveness", f"node {node.id} does not follow {leader.leader} after healing")
+            if machine.high_watermark != self.invariants.committed_end:
+                raise InvariantError("liveness", f"node {node.id} is stuck at {machine.high_watermark}")
+            self.invariants.holds_committed(node, "I20", f"node {node.id} ends")
+
+
+def directory_id(node: int, generation: int) -> bytes:
+    """The name of a disk: another one after a wipe."""
+    return bytes((node, generation)) + bytes(14)
