@@ -28,8 +28,25 @@ class Rules:
     r5_join_live_only: bool = True
     r6_proposals_end_by_image: bool = True
     r6_adopt_from_image: bool = True
+    r6_compare_and_set: bool = True
+    r6_epochs_before_identity: bool = True
+    r6_identical_retry_succeeds: bool = True
+    r6_refusal_ends_attempts: bool = True
+    r7_leader_has_everything: bool = True
+    r7_eligible_empty_at_minimum: bool = True
+    r7_removed_are_not_eligible: bool = True
+    r7_all_last_known_back: bool = True
+    r7_lost_never_return: bool = True
+    r7_longest_log_leads: bool = True
+    r7_unclean_only_if_allowed: bool = True
     r8_new_epoch_every_start: bool = True
     r8_roles_after_own_registration: bool = True
+    r8_unfence_after_replay: bool = True
+    r8_other_directory_is_lost: bool = True
+    r8_older_epoch_is_lost: bool = True
+    r8_short_log_is_lost: bool = True
+    r8_unclean_replicated_leaves: bool = True
+    r8_former_life_is_refused: bool = True
     r9_prevote: bool = True
     r9_durable_vote: bool = True
     r9_up_to_date_votes: bool = True
@@ -41,12 +58,18 @@ class Rules:
     r9_snapshots_on_boundaries: bool = True
     r9_directory_ids: bool = True
     r10_offline_on_failed_sync: bool = True
+    r10_unready_replicas_leave: bool = True
     r11_producer_state_after_append: bool = True
     r11_duplicates_park: bool = True
     r13_empty_above_high_watermark: bool = True
     r13_high_watermark_after_append: bool = True
     r16_lease: bool = True
+    r16_lease_ages: bool = True
+    r16_lease_below_session: bool = True
+    r16_sessions_restart: bool = True
     r17_quarantine_synced_corruption: bool = True
+    r17_doubtful_replicas_leave: bool = True
+    r17_last_member_stays: bool = True
     r17_doubtful_voters: bool = True
     r18_atomic_checkpoints: bool = True
     r19_rewrite_unsynced_tail: bool = True
@@ -55,6 +78,9 @@ class Rules:
     r19_sync_directory_entries: bool = True
     r21_followers_verify: bool = True
     r22_topic_id_before_first_byte: bool = True
+    r23_minimum_recomputes_eligible: bool = True
+    r23_switch_waits_for_reports: bool = True
+    r24_judge_appended: bool = True
     r25_credit_synced_sessions_only: bool = True
 
     def without(self, name: str) -> "Rules":

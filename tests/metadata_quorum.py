@@ -60,12 +60,14 @@ class Quorum:
     def register(self, broker_id: int, *, rack: str | None = None, incarnation: bytes | None = None) -> int:
         """Another life of a broker; its epoch."""
         self._lives += 1
+        former = self.image.brokers.get(broker_id)
         request = BrokerRegistrationRequest(
             broker_id=broker_id,
             incarnation_id=incarnation or b"incarnation" + self._lives.to_bytes(5, "big"),
             listeners=[Listener(name="PLAINTEXT", host="h", port=9000 + broker_id)],
             rack=rack,
             log_dirs=[directory_of(broker_id)],
+            previous_broker_epoch=former.epoch if former is not None else -1,
         )
         reply = self.commit(self.controller.register_broker(request, len(self.log)))
         assert reply.error_code == ErrorCode.NONE

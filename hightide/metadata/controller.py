@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Final
 from hightide.metadata.decision import Decision, View
 from hightide.metadata.entities import CLUSTER_DEFAULT, ResourceType
 from hightide.metadata.image import Delta, Image
+from hightide.metadata.liveness import Liveness
 from hightide.metadata.placement import Placement, round_robin
 from hightide.metadata.settings.broker_values import CLUSTER_ONLY, BrokerSettings
 from hightide.rules import ALL_ON, Rules
+from hightide.types import NO_EPOCH, PartitionKey
 from hightide.wire.message import LogRecord
 
 if TYPE_CHECKING:  # each command is loaded with its messages when it is first given: a start is lean
-    from hightide.metadata.registrations import Elections
+    from hightide.metadata.rounds import Elections
+    from hightide.metadata.ticks import Ticked
     from hightide.metadata.topic_creation import NewId
     from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from hightide.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from hightide.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from hightide.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from hightide.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from hightide.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from hightide.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -31,6 +36,7 @@ if TYPE_CHECKING:  # each command is loaded with its messages when it is first g
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from hightide.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 FEATURES: Final = {"metadata.version": 30, "eligible.leader.replicas.version": 1}  # 30 is Kafka 4.3-IV0
 
@@ -44,11 +50,17 @@ class Controller:
         settings: BrokerSettings,
         placement: Placement = round_robin,
         *,
+        cluster_id: str | None = None,
         rules: Rules = ALL_ON,
     ) -> None:
         self._static = settings
         self._placement = placement
+        self._cluster_id = cluster_id
         self._rules = rules
+        self._liveness = Liveness()
+        self._epoch = NO_EPOCH
+        self._balanced_at: float | None = None
+        self._committed = image
         self.reset(image)
         # Successive topics begin at successive brokers. Kept in memory only: after a failover it need not continue
         # exactly, and a count of topics is a fair place to go on from.
@@ -64,9 +76,31 @@ class Controller:
         """The settings that count for the controller: its static ones under the cluster's dynamic defaults."""
         return self._settings
 
+    def activated(self, now: float, epoch: int = NO_EPOCH) -> None:
+        """This controller leads the quorum: every broker has a whole session from now (R16)."""
+        self._epoch = epoch
+        self._balanced_at = now
+        if self._rules.r16_sessions_restart:
+            self._liveness.restart(self._image, now)
+        else:
+            self._liveness.restart(self._image, float("-inf"))
+
+    def deactivated(self) -> None:
+        """It does not lead any more: what brokers told it is forgotten. `reset` drops the tail."""
+        self._epoch = NO_EPOCH
+        self._liveness.clear()
+
+    def committed(self, image: Image) -> None:
+        """Everything up to this image is committed. Commands are judged on the newest appended one all the same."""
+        self._committed = image
+
     def reset(self, image: Image) -> None:
         """Goes back, or on, to another image: the tail that was appended after it is gone."""
-        self._image = image
+        self._image = self._committed = image
+        self._take_settings()
+
+    def _take_settings(self) -> None:
+        image = self._image
         self._settings = self._static.with_dynamic(image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT), {})
 
     def replay(self, records: Iterable[LogRecord], offset: int, epoch: int) -> tuple[Image, Delta]:
@@ -74,7 +108,8 @@ class Controller:
         image, delta = self._image.apply(records, offset, epoch)
         self._image = image
         if any(resource.type is ResourceType.BROKER for resource in delta.resources):
-            self.reset(image)
+            self._take_settings()
+        self._liveness.forget_ends(key for key in delta.partitions if _is_led(image, key))
         return image, delta
 
     def bootstrap(self) -> Decision[None]:
@@ -140,18 +175,63 @@ class Controller:
         return allocate_producer_ids(self._view(), request)
 
     def register_broker(
-        self, request: BrokerRegistrationRequest, next_offset: int, *, session_active: bool = False
+        self,
+        request: BrokerRegistrationRequest,
+        next_offset: int,
+        *,
+        now: float | None = None,
+        session_active: bool = False,
     ) -> Decision[BrokerRegistrationResponse]:
         """One life of a broker begins, fenced (R8); `next_offset` is where the decision's first record will be."""
-        from hightide.metadata.registrations import register_broker
+        from hightide.metadata.registrations import register_broker, told_log_ends
 
-        return register_broker(self._view(), request, next_offset, session_active=session_active)
+        timeout = self._settings.broker_session_timeout_ms / 1000
+        if now is not None:
+            session_active |= self._liveness.is_active(self._image, request.broker_id, now, timeout)
+        decision = register_broker(
+            self._view(), request, next_offset, session_active=session_active, cluster_id=self._cluster_id
+        )
+        if now is not None and not decision.reply.error_code:
+            session = self._liveness.of(request.broker_id, decision.reply.broker_epoch, now)
+            session.log_ends.update(told_log_ends(self._view().after(decision.records), request))
+        return decision
+
+    def unregister_broker(self, request: UnregisterBrokerRequest) -> Decision[UnregisterBrokerResponse]:
+        """A broker is gone for good."""
+        from hightide.metadata.registrations import unregister_broker
+
+        return unregister_broker(self._view(), request)
+
+    def heartbeat(
+        self, request: BrokerHeartbeatRequest, now: float, quorum_age: float | None = 0.0
+    ) -> Decision[BrokerHeartbeatResponse]:
+        """A broker lives. The reply is sent at once, while its records are on their way (R16).
+
+        `quorum_age` is R16's age in seconds; None while no majority is known to follow this controller: no lease then.
+        """
+        from hightide.metadata.heartbeats import heartbeat
+
+        return heartbeat(self._view(), self._liveness, request, now, quorum_age, self._epoch)
+
+    def tick(self, now: float) -> Decision[Ticked]:
+        """Time passed: sessions end, leaders go back to where they are preferred. Asked twice a second or so (C12)."""
+        from hightide.metadata.ticks import tick
+
+        decision = tick(self._view(), self._liveness, now, self._balanced_at)
+        self._balanced_at = decision.reply.balanced_at
+        return decision
+
+    def alter_partition(self, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
+        """A leader proposes in-sync sets (R5, R6)."""
+        from hightide.metadata.partition_changes import alter_partition
+
+        return alter_partition(self._view(), request, self._epoch)
 
     def fence_broker(self, broker_id: int) -> Decision[Elections]:
         """A broker loses its roles."""
-        from hightide.metadata.registrations import fence_broker
+        from hightide.metadata.registrations import fence_brokers
 
-        return fence_broker(self._view(), broker_id)
+        return fence_brokers(self._view(), [broker_id])
 
     def unfence_broker(self, broker_id: int, broker_epoch: int) -> Decision[Elections]:
         """A broker may take roles."""
@@ -160,4 +240,10 @@ class Controller:
         return unfence_broker(self._view(), broker_id, broker_epoch)
 
     def _view(self) -> View:
-        return View(self._image, self._settings, self._rules)
+        image = self._image if self._rules.r24_judge_appended else self._committed
+        return View(image, self._settings, self._rules, self._liveness)
+
+
+def _is_led(image: Image, key: PartitionKey) -> bool:
+    partition = image.partition(*key)
+    return partition is not None and partition.has_leader

@@ -7,7 +7,7 @@ can never travel (C6).
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
-from hightide.types import NO_BROKER, ZERO_UUID, format_uuid
+from hightide.types import NO_BROKER, NO_EPOCH, ZERO_UUID, format_uuid
 from hightide.wire.messages.metadata_log import (
     BrokerEndpoint,
     BrokerFeature,
@@ -18,6 +18,7 @@ from hightide.wire.messages.metadata_log import (
 
 T = TypeVar("T")
 UNASSIGNED_DIRECTORY: Final = ZERO_UUID
+LOST_DIRECTORY: Final = bytes(15) + b"\x01"  # Kafka's DirectoryId.LOST: what the replica had is gone for good (R7)
 RESERVED_DIRECTORIES: Final = frozenset(bytes(15) + bytes([last]) for last in range(100))  # as in Kafka's DirectoryId
 LEADER_UNCHANGED: Final = -2
 CLUSTER_DEFAULT: Final = ""  # the name of the resource BROKER that stands for all brokers
@@ -82,6 +83,8 @@ class Broker(NamedTuple):
     directories: tuple[bytes, ...] = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    unfenced_epoch: int = NO_EPOCH
+    """The newest of its epochs that was ever unfenced: a disk that remembers only an older one is out of date (R8)."""
 
     @property
     def live(self) -> bool:
@@ -109,6 +112,7 @@ class Broker(NamedTuple):
             tuple(record.log_dirs),
             record.fenced,
             record.in_controlled_shutdown,
+            record.unfenced_epoch,
         )
 
     def to_record(self) -> RegisterBrokerRecord:
@@ -129,6 +133,7 @@ class Broker(NamedTuple):
             log_dirs=list(self.directories),
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
+            unfenced_epoch=self.unfenced_epoch,
         )
 
 
@@ -146,11 +151,32 @@ class Partition(NamedTuple):
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     leader_recovery_state: int = 0
+    whole_logs_synced: bool = True
+    """False from a switch to fsync until every in-sync member reported its whole log synced (R23)."""
 
     @property
     def has_leader(self) -> bool:
         """Whether anybody leads it."""
         return self.leader != NO_BROKER
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Whoever may lead without loss: the in-sync and the eligible, in assignment order."""
+        return tuple(
+            replica
+            for replica in self.replicas
+            if replica in self.in_sync_replicas or replica in self.eligible_leader_replicas
+        )
+
+    def directory_of(self, replica: int) -> bytes:
+        """The directory of a replica's log."""
+        return self.directories[self.replicas.index(replica)]
+
+    def with_directory(self, replica: int, directory: bytes) -> "Partition":
+        """The partition with one replica's log elsewhere."""
+        directories = list(self.directories)
+        directories[self.replicas.index(replica)] = directory
+        return self._replace(directories=tuple(directories))
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> "Partition":
@@ -167,6 +193,7 @@ class Partition(NamedTuple):
             tuple(record.adding_replicas),
             tuple(record.removing_replicas),
             record.leader_recovery_state,
+            record.whole_logs_synced,
         )
 
     def to_record(self, topic_id: bytes, partition: int) -> PartitionRecord:
@@ -185,6 +212,7 @@ class Partition(NamedTuple):
             adding_replicas=list(self.adding_replicas),
             removing_replicas=list(self.removing_replicas),
             leader_recovery_state=self.leader_recovery_state,
+            whole_logs_synced=self.whole_logs_synced,
         )
 
     def merged(self, change: PartitionChangeRecord) -> "Partition":
@@ -203,7 +231,25 @@ class Partition(NamedTuple):
             _merged(self.adding_replicas, change.adding_replicas),
             _merged(self.removing_replicas, change.removing_replicas),
             self.leader_recovery_state if state < 0 else state,
+            self.whole_logs_synced if change.whole_logs_synced < 0 else change.whole_logs_synced > 0,
         )
+
+    def change_to(self, other: "Partition", topic_id: bytes, partition: int) -> PartitionChangeRecord | None:
+        """The record that turns this partition into another, None when nothing differs; epochs follow by themselves."""
+        record = PartitionChangeRecord(topic_id=topic_id, partition_id=partition)
+        if other.in_sync_replicas != self.in_sync_replicas:
+            record.isr = list(other.in_sync_replicas)
+        if other.leader != self.leader:
+            record.leader = other.leader
+        if other.eligible_leader_replicas != self.eligible_leader_replicas:
+            record.eligible_leader_replicas = list(other.eligible_leader_replicas)
+        if other.last_known_eligible != self.last_known_eligible:
+            record.last_known_elr = list(other.last_known_eligible)
+        if other.directories != self.directories:
+            record.directories = list(other.directories)
+        if other.whole_logs_synced != self.whole_logs_synced:
+            record.whole_logs_synced = int(other.whole_logs_synced)
+        return None if self.merged(record)._replace(partition_epoch=self.partition_epoch) == self else record
 
 
 class Topic(NamedTuple):

@@ -17,7 +17,10 @@ NO_SETTINGS: Mapping[str, str] = {}
 
 
 class Delta(NamedTuple):
-    """What one batch changed. `partitions` holds new and changed ones, also those of created topics."""
+    """What one batch changed. `partitions` holds new and changed ones, also those of created topics.
+
+    `possible_losses` are partitions whose new leader may miss acknowledged records: for people to know (R7).
+    """
 
     topics_created: tuple[Topic, ...] = ()
     topics_deleted: tuple[Topic, ...] = ()
@@ -26,6 +29,7 @@ class Delta(NamedTuple):
     brokers: tuple[int, ...] = ()
     features: bool = False
     producer_ids: bool = False
+    possible_losses: tuple[PartitionKey, ...] = ()
 
 
 class Image:

@@ -33,6 +33,7 @@ class Draft:
         self._touched: dict[PartitionKey, None] = {}
         self._configs: dict[Resource, dict[str, str] | None] = {}
         self._brokers_touched: dict[int, None] = {}
+        self._losses: list[PartitionKey] = []
 
     def replay(self, record: LogRecord) -> None:
         """Takes one record in."""
@@ -67,6 +68,7 @@ class Draft:
             tuple(self._brokers_touched),
             self._features != before.features,
             self._next_producer_id != before.next_producer_id,
+            tuple(self._losses),
         )
 
     def _changes(self, deleted: tuple[Topic, ...]) -> list[PartitionChange]:
@@ -163,13 +165,15 @@ class Draft:
         self._put(self._broker(record.id, record.epoch, record)._replace(fenced=True))
 
     def _unfence_broker(self, record: log.UnfenceBrokerRecord) -> None:
-        self._put(self._broker(record.id, record.epoch, record)._replace(fenced=False))
+        broker = self._broker(record.id, record.epoch, record)
+        self._put(broker._replace(fenced=False, unfenced_epoch=broker.epoch))
 
     def _registration_change(self, record: log.BrokerRegistrationChangeRecord) -> None:
         broker = self._broker(record.broker_id, record.broker_epoch, record)
         self._put(
             broker._replace(
                 fenced=broker.fenced if not record.fenced else record.fenced > 0,
+                unfenced_epoch=broker.epoch if record.fenced < 0 else broker.unfenced_epoch,
                 in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
                 directories=tuple(record.log_dirs) or broker.directories,
             )
@@ -185,6 +189,9 @@ class Draft:
             self._features[record.name] = record.feature_level
         else:
             self._features.pop(record.name, None)
+
+    def _possible_loss(self, record: log.PossibleLossRecord) -> None:
+        self._losses.append(PartitionKey(record.topic_id, record.partition_id))
 
     def _nothing(self, record: log.NoOpRecord) -> None:
         """A record that only shows that the log moves."""
@@ -203,5 +210,6 @@ _REPLAY: Final[dict[int, Callable[[Draft, Any], None]]] = {
     log.BrokerRegistrationChangeRecord.record_type: Draft._registration_change,
     log.ProducerIdsRecord.record_type: Draft._producer_ids,
     log.FeatureLevelRecord.record_type: Draft._feature_level,
+    log.PossibleLossRecord.record_type: Draft._possible_loss,
     log.NoOpRecord.record_type: Draft._nothing,
 }

@@ -19,10 +19,10 @@ from hightide.wire.primitives import (
 
 _IB = Struct(">ib")
 _IHTTT = Struct(">ih???")
-_IIQ = Struct(">iiq")
+_IIIQ = Struct(">iiiq")
 _IQQTT = Struct(">iqq??")
 _UIB = Struct(">16sib")
-_UIIQ = Struct(">16siiq")
+_UIIIQ = Struct(">16siiiq")
 
 
 class UnreadyReplica(Structure):
@@ -59,32 +59,40 @@ class UnreadyReplica(Structure):
 
 
 class LogEnd(Structure):
-    __slots__ = ("topic_id", "partition_id", "last_epoch", "end_offset")
+    __slots__ = ("topic_id", "partition_id", "leader_epoch", "last_epoch", "end_offset")
 
     def __init__(
         self,
         *,
         topic_id: bytes = ZERO_UUID,
         partition_id: int = 0,
+        leader_epoch: int = 0,
         last_epoch: int = 0,
         end_offset: int = 0,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_id = topic_id
         self.partition_id = partition_id
+        self.leader_epoch = leader_epoch
         self.last_epoch = last_epoch
         self.end_offset = end_offset
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
         write_uuid(out, self.topic_id)
-        out += _IIQ.pack(self.partition_id, self.last_epoch, self.end_offset)
+        out += _IIIQ.pack(self.partition_id, self.leader_epoch, self.last_epoch, self.end_offset)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        (self.topic_id, self.partition_id, self.last_epoch, self.end_offset) = reader.unpack(_UIIQ)
+        (
+            self.topic_id,
+            self.partition_id,
+            self.leader_epoch,
+            self.last_epoch,
+            self.end_offset,
+        ) = reader.unpack(_UIIIQ)
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 
