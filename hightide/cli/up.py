@@ -27,16 +27,20 @@ def up(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="The first node's port; 9092 for a new directory.")
     ] = None,
-    brokers: Annotated[int, typer.Option("--brokers", min=1, help="How many nodes.")] = 1,
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", min=1, help="How many nodes a new directory gets; 1 when not said.")
+    ] = None,
+    controllers: Annotated[
+        int | None,
+        typer.Option("--controllers", min=1, help="How many of them are controllers: 1, 3 or 5; 3 from 3 nodes on."),
+    ] = None,
     settings: Settings = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Run a local cluster until Ctrl-C. A directory that was used before is resumed."""
-    if brokers != 1:
-        raise CommandError(f"this version runs one broker, not {brokers}", ExitCode.USAGE, "leave --brokers out")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C: a KeyboardInterrupt
-    cluster = _start(directory, brokers, port, dict(map(split_setting, settings or ())))
+    cluster = _start(directory, brokers, controllers, port, dict(map(split_setting, settings or ())))
     try:
         _announce(cluster, output)
         _watch(cluster)
@@ -49,9 +53,11 @@ def up(
             cluster.stop(timeout=0)
 
 
-def _start(directory: str, brokers: int, port: int | None, settings: dict[str, str]) -> LocalCluster:
+def _start(
+    directory: str, brokers: int | None, controllers: int | None, port: int | None, settings: dict[str, str]
+) -> LocalCluster:
     try:
-        cluster = LocalCluster(directory, brokers=brokers, port=port, settings=settings)
+        cluster = LocalCluster(directory, brokers=brokers, controllers=controllers, port=port, settings=settings)
         for node in cluster.nodes:
             say(f"{'resuming' if node.resumed else 'creating'} node {node.id} in {node.directory}")
         cluster.start()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hightide.errors import ApiError, ErrorCode
+from hightide.replication.quorum_progress import NEVER
 from hightide.wire.message import ApiMessage
 
 if TYPE_CHECKING:
@@ -44,12 +45,8 @@ async def _heartbeat(node: "Node", message: Any, _version: int) -> ApiMessage:
     controller = metadata.controller
     if controller is None:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
-    age = max(0.0, now - metadata.quorum.machine.quorum_contact(now))
-    if not hasattr(controller, "heartbeat"):
-        from hightide.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
-
-        await metadata.propose(lambda c: c.unfence_broker(message.broker_id, message.broker_epoch))
-        return BrokerHeartbeatResponse(lease_age_ms=0, should_shut_down=message.want_shut_down)
+    contact = metadata.quorum.machine.quorum_contact(now)
+    age = None if contact == NEVER else max(0.0, now - contact)
     decision = controller.heartbeat(message, now, age)
     if decision.records:
         metadata.append(decision.records)

@@ -94,6 +94,8 @@ class MetadataLog:
             self._applied = end
             self.image, delta = self.image.apply(records, end - 1, epoch)
             self._publish(self.image, delta)
+        if self.controller is not None:
+            self.controller.committed(self.image)
         while self._waiters and self._waiters[0][0] <= self.high_watermark:
             _resolve(heappop(self._waiters)[2])
         self._wake_watchers()
@@ -103,14 +105,16 @@ class MetadataLog:
         controller = Controller(self.image, self._settings, rules=self._rules)
         for end, written_in, records in stored_batches(self.log, self._applied, self.log.end):
             controller.replay(records, end - 1, written_in)
-        getattr(controller, "activated", lambda now: None)(self._clock.now())
+        controller.activated(self._clock.now(), epoch)
         self.controller = controller
         log.info("active controller in epoch %d", epoch)
         self._tick()
 
     def lost(self) -> None:
         """Nothing appended and not committed is promised to anybody any more."""
-        self.controller = None
+        if self.controller is not None:
+            self.controller.deactivated()
+            self.controller = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -213,7 +217,7 @@ class MetadataLog:
         self._timer = None
         if self.controller is None:
             return
-        decision = getattr(self.controller, "tick", lambda now: Decision([], None))(self._clock.now())
+        decision = self.controller.tick(self._clock.now())
         if decision.records:
             try:
                 self.append(decision.records)

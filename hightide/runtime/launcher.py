@@ -1,7 +1,8 @@
 """A local cluster of child processes: what `hightide up` and the test fixture start.
 
-Node i has the id i, listens on the first port + i - 1, and keeps data, settings and log in `<directory>/node-i`. A
-directory that was used before is resumed with the settings it holds. A node that dies stays dead: whoever runs the
+Node i has the id i, listens on the first port + i - 1, and keeps data, settings and log in `<directory>/node-i`. The
+first nodes are the controllers too, one or three of them, on ports of their own. A directory that was used before is
+resumed with the settings it holds. A node that dies stays dead: whoever runs the
 cluster decides about a restart (`start_node`), because a test or a person wants to see the death.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hightide.node.configuration_text import parse_properties
+from hightide.types import format_uuid
 
 READY_WORDS = " is ready on "  # the server prints one line with these when it answers requests
 READY_TIMEOUT_SECONDS = 60.0  # a recovery after power loss reads what was not synced: minutes are somebody's decision
@@ -24,7 +26,7 @@ FAILED_START_STOP_SECONDS = 5.0
 LOG_LINES_SHOWN = 12
 OUTPUT_CHUNK_BYTES = 4096
 FIRST_PORT = 9092
-ROLES = ("broker", "controller")
+CONTROLLER_PORTS_ABOVE = 1000  # a controller's port is that much above its broker's
 
 
 class LaunchError(Exception):
@@ -34,9 +36,9 @@ class LaunchError(Exception):
 class LocalNode:
     """One node: its place on disk and on the network, and its process while it runs."""
 
-    def __init__(self, node_id: int, directory: Path, host: str, port: int) -> None:
+    def __init__(self, node_id: int, directory: Path, host: str, port: int, *, is_controller: bool = True) -> None:
         self.id = node_id
-        self.roles = ROLES
+        self.roles = ("broker", "controller") if is_controller else ("broker",)
         self.host = host
         self.port = port
         self.directory = directory
@@ -77,13 +79,21 @@ class LocalCluster:
         self,
         directory: str | os.PathLike[str],
         *,
-        brokers: int = 1,
+        brokers: int | None = None,
+        controllers: int | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = Path(directory).resolve()
-        self.nodes = [self._node(index + 1, host, port) for index in range(brokers)]
+        kept = len(list(self.directory.glob("node-*/server.properties")))
+        if kept and brokers not in (None, kept):
+            raise LaunchError(f"{self.directory} holds a cluster of {kept} nodes, not of {brokers}")
+        count = kept or brokers or 1
+        if kept:
+            self.nodes = [self._kept_node(index + 1, port) for index in range(count)]
+        else:
+            self.nodes = self._new_nodes(count, controllers, host, FIRST_PORT if port is None else port)
         self._flags = [f"--set={name}={value}" for name, value in (settings or {}).items()]
 
     @property
@@ -161,17 +171,32 @@ class LocalCluster:
             process.kill()
             self._ended(node_id)
 
-    def _node(self, node_id: int, host: str, port: int | None) -> LocalNode:
-        """A node with its settings file: written now, or kept, and moved to another port only when one is asked for."""
+    def _new_nodes(self, count: int, controllers: int | None, host: str, port: int) -> list[LocalNode]:
+        """Nodes that never ran, with their settings files."""
+        voters = (3 if count >= 3 else 1) if controllers is None else controllers
+        if voters not in (1, 3, 5) or voters > count:
+            raise LaunchError(f"{voters} controllers among {count} nodes: a quorum has 1, 3 or 5")
+        nodes = [
+            LocalNode(
+                number, self.directory / f"node-{number}", host, _port_of(port, number), is_controller=number <= voters
+            )
+            for number in range(1, count + 1)
+        ]
+        shared = _cluster_settings(nodes[:voters], count) if count > 1 else {}
+        for node in nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            node.settings_file.write_text(_settings_text(node, shared), "utf-8")
+        return nodes
+
+    def _kept_node(self, node_id: int, port: int | None) -> LocalNode:
+        """A node that ran before, moved to another port only when one is asked for."""
         directory = self.directory / f"node-{node_id}"
         kept = _kept_address(directory / "server.properties")
         if kept is None:
-            node = LocalNode(node_id, directory, host, _port_of(FIRST_PORT if port is None else port, node_id))
-            directory.mkdir(parents=True, exist_ok=True)
-            node.settings_file.write_text(_settings_text(node), "utf-8")
-            return node
-        kept_host, kept_port = kept
-        node = LocalNode(node_id, directory, kept_host, kept_port if port is None else _port_of(port, node_id))
+            raise LaunchError(f"{directory} has no server.properties, though nodes after it have")
+        host, kept_port, is_controller = kept
+        wanted = kept_port if port is None else _port_of(port, node_id)
+        node = LocalNode(node_id, directory, host, wanted, is_controller=is_controller)
         if node.port != kept_port:
             _move(node, kept_port)
         return node
@@ -229,34 +254,65 @@ def _close_output(process: "subprocess.Popen[bytes]") -> None:
         process.stdout.close()
 
 
-def _settings_text(node: LocalNode) -> str:
-    return (
-        "# Written by `hightide up`, which keeps what you change here.\n"
-        f"node.id={node.id}\n"
-        f"process.roles={','.join(node.roles)}\n"
-        f"listeners=PLAINTEXT://{node.address}\n"
-        f"log.dirs={_escaped(str(node.data_directory))}\n"
-    )
+def _cluster_settings(controllers: list[LocalNode], count: int) -> dict[str, str]:
+    """What all nodes of a new cluster agree on from the start."""
+    ports = {node.id: _controller_port(node) for node in controllers}
+    shared = {
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{node.id}@{node.host}:{ports[node.id]}" for node in controllers),
+        "hightide.cluster.id": format_uuid(os.urandom(16)),
+    }
+    if count >= 3:
+        shared |= {"default.replication.factor": "3", "min.insync.replicas": "2"}
+    return shared
 
 
-def _kept_address(settings_file: Path) -> tuple[str, int] | None:
-    """Where an existing node listens; None when there is no such node."""
+def _controller_port(node: LocalNode) -> int:
+    """Fixed, because the others must know it: above the broker's, or any free one where that has no fixed port."""
+    if node.port and node.port + CONTROLLER_PORTS_ABOVE < 1 << 16:
+        return node.port + CONTROLLER_PORTS_ABOVE
+    with socket.socket() as probe:
+        probe.bind((node.host, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _settings_text(node: LocalNode, shared: Mapping[str, str]) -> str:
+    listeners = f"PLAINTEXT://{node.address}"
+    voters = dict(voter.split("@") for voter in shared.get("controller.quorum.voters", "").split(",") if voter)
+    if str(node.id) in voters:
+        listeners += f",CONTROLLER://{voters[str(node.id)]}"
+    settings = {
+        "node.id": str(node.id),
+        "process.roles": ",".join(node.roles),
+        "listeners": listeners,
+        "log.dirs": _escaped(str(node.data_directory)),
+        **shared,
+    }
+    lines = [f"{name}={value}\n" for name, value in settings.items()]
+    return "# Written by `hightide up`, which keeps what you change here.\n" + "".join(lines)
+
+
+def _kept_address(settings_file: Path) -> tuple[str, int, bool] | None:
+    """Where an existing node listens, and whether it is a controller; None when there is no such node."""
     try:
         text = settings_file.read_text("utf-8")
     except FileNotFoundError:
         return None
-    listener = parse_properties(text).get("listeners", "PLAINTEXT://127.0.0.1:9092").split(",")[0]
+    settings = parse_properties(text)
+    listener = settings.get("listeners", "PLAINTEXT://127.0.0.1:9092").split(",")[0]
     host, _, port = listener.rpartition("://")[2].rpartition(":")
     if not port.isdigit():
         raise LaunchError(f"{settings_file}: {listener!r} is not a listener; write PLAINTEXT://host:port")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    is_controller = "controller" in settings.get("process.roles", "broker,controller")
+    return host.strip("[]") or "127.0.0.1", int(port), is_controller
 
 
 def _move(node: LocalNode, old_port: int) -> None:
     """Put the new port where the old one stands in the listeners of the file."""
     lines = node.settings_file.read_text("utf-8").splitlines(keepends=True)
     moved = [
-        line.replace(f":{old_port}", f":{node.port}") if line.lstrip().startswith("listeners") else line
+        line.replace(f":{old_port}", f":{node.port}", 1) if line.lstrip().startswith("listeners") else line
         for line in lines
     ]
     node.settings_file.write_text("".join(moved), "utf-8")
