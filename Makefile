@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= .run
 PORT ?= 9092
+BROKERS ?= 3
 
 .PHONY: help setup run test test-all lint types codegen bench sim docs clean
 
@@ -30,8 +31,8 @@ $(VENV)/.dev-ready: pyproject.toml | $(BIN)/python
 setup: $(VENV)/.dev-ready ## a virtual environment with everything for development
 	@bash tools/setup_machine
 
-run: $(VENV)/.run-ready ## start a broker on 127.0.0.1:$(PORT), data in $(RUN_DIR)
-	@$(BIN)/hightide up --dir $(RUN_DIR) --port $(PORT)
+run: $(VENV)/.run-ready ## start $(BROKERS) brokers from 127.0.0.1:$(PORT) on, data in $(RUN_DIR)
+	@$(BIN)/hightide up --dir $(RUN_DIR) --port $(PORT) --brokers $(BROKERS)
 
 test: setup lint types ## everything that proves a change, in minutes
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
