@@ -13,7 +13,7 @@ from hightide.sim.history.known_before import KnownBefore
 from hightide.sim.history.operations import Send, show
 from hightide.sim.history.recorder import History
 from hightide.sim.history.version_order import VersionOrder, version_orders
-from hightide.types import TopicPartition
+from hightide.types import NO_OFFSET, TopicPartition
 
 
 def check_within(history: History) -> list[Finding]:
@@ -23,8 +23,12 @@ def check_within(history: History) -> list[Finding]:
     for send in history.sends:
         if len(send.values) == 1:
             continue
-        offset_of = orders[send.partition].offset_of
-        known = [(value, offset_of[value]) for value in send.values if value in offset_of]
+        offset_of, copies = orders[send.partition].offset_of, orders[send.partition].copies
+        known = [
+            (value, offset_of[value])
+            for value in send.values
+            if value in offset_of and (send.idempotent or value not in copies)
+        ]
         for (first, before), (second, after) in pairwise(known):
             if after <= before:
                 what = f"{show(first)} was sent before {show(second)} but is at offset {before}, behind {after}"
@@ -45,9 +49,7 @@ def check_across(history: History) -> list[Finding]:
 
 
 def _backwards(sends: list[Send], order: VersionOrder) -> list[Finding]:
-    ended = KnownBefore(
-        (send.ended, places[-1], send) for send in sends if send.is_durable and (places := order.places(send))
-    )
+    ended = KnownBefore((send.ended, last, send) for send in sends if (last := _acknowledged(send, order)) is not None)
     findings = []
     highest: tuple[int, Send] | None = None  # of acknowledged idempotent sends that began earlier
     for send in sends:
@@ -58,10 +60,17 @@ def _backwards(sends: list[Send], order: VersionOrder) -> list[Finding]:
         if send.idempotent and send.is_durable:
             before = max(filter(None, (before, highest)), key=lambda known: known[0], default=None)
         if before is not None and places[0] <= before[0]:
-            what = (
-                f"offset {places[0]} was sent after {before[0]}: {show(send.values[0])}, {show(before[1].values[-1])}"
-            )
+            what = f"offset {places[0]} was given to a later send than offset {before[0]}"
             findings.append(Finding("K10", str(send.partition), what, (before[1], send)))
         if send.idempotent and send.is_durable and (highest is None or places[-1] > highest[0]):
             highest = places[-1], send
     return findings
+
+
+def _acknowledged(send: Send, order: VersionOrder) -> int | None:
+    """The offset of the last value, if it was taken when the send ended: of a retry's copies only one is sure to be."""
+    if not send.is_durable:
+        return None
+    if send.offset != NO_OFFSET:
+        return send.offset + len(send.values) - 1
+    return order.offset_of.get(send.values[-1]) if send.idempotent else None
