@@ -1,18 +1,50 @@
 """The replicas of new partitions: placed by a strategy, or written down by whoever asks."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from hightide.errors import ApiError, ErrorCode
 from hightide.metadata.entities import UNASSIGNED_DIRECTORY, Partition
 from hightide.metadata.image import Image
-from hightide.metadata.placement import Candidate
+from hightide.metadata.placement import Candidate, Placement, check_placed
 
 INVALID = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+Strategies = Callable[[str], Placement]  # a value of hightide.placement → the strategy
 
 
-def candidates(image: Image) -> list[Candidate]:
-    """The live brokers, by id."""
-    return [Candidate(broker.broker_id, broker.rack) for broker in image.live_brokers()]
+class Seats:
+    """The live brokers as places for replicas. What one request has placed so far counts for what comes next."""
+
+    def __init__(self, image: Image, strategies: Strategies) -> None:
+        self._image = image
+        self._strategies = strategies
+        self._replicas: Counter[int] = Counter()
+        self._leaders: Counter[int] = Counter()
+
+    def candidates(self) -> list[Candidate]:
+        """The live brokers, by id, with their load."""
+        index = self._image.index
+        return [
+            Candidate(
+                broker.broker_id,
+                broker.rack,
+                len(index.hosted_by(broker.broker_id)) + self._replicas[broker.broker_id],
+                len(index.led_by(broker.broker_id)) + self._leaders[broker.broker_id],
+            )
+            for broker in self._image.live_brokers()
+        ]
+
+    def place(self, strategy: str, partitions: range, replication_factor: int, start: int) -> list[list[int]]:
+        """The replicas of new partitions."""
+        candidates = self.candidates()
+        placed = self._strategies(strategy)(candidates, partitions, replication_factor, start)
+        check_placed(placed, candidates, partitions, replication_factor)
+        return placed
+
+    def take(self, replicas: Sequence[int]) -> None:
+        """A partition went there."""
+        self._replicas.update(replicas)
+        self._leaders[replicas[0]] += 1
 
 
 def check_manual_assignment(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:

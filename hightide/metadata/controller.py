@@ -14,7 +14,8 @@ from hightide.metadata.decision import Decision, View
 from hightide.metadata.entities import CLUSTER_DEFAULT, ResourceType
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.liveness import Liveness
-from hightide.metadata.placement import Placement, round_robin
+from hightide.metadata.placement import Placement, placement_named
+from hightide.metadata.readiness import ReadinessBoard, ReplicaReadiness
 from hightide.metadata.settings.broker_values import CLUSTER_ONLY, BrokerSettings
 from hightide.rules import ALL_ON, Rules
 from hightide.types import NO_EPOCH, PartitionKey
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # each command is loaded with its messages when it is first g
     from hightide.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from hightide.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from hightide.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from hightide.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from hightide.wire.messages.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
@@ -42,22 +44,27 @@ FEATURES: Final = {"metadata.version": 30, "eligible.leader.replicas.version": 1
 
 
 class Controller:
-    """The newest appended image and the commands on it. `settings` are those this process was started with."""
+    """The newest appended image and the commands on it. `settings` are those this process was started with.
+
+    `placement` is one strategy for all topics, whatever hightide.placement says.
+    """
 
     def __init__(
         self,
         image: Image,
         settings: BrokerSettings,
-        placement: Placement = round_robin,
+        placement: Placement | None = None,
         *,
         cluster_id: str | None = None,
         rules: Rules = ALL_ON,
     ) -> None:
         self._static = settings
-        self._placement = placement
+        self._strategies = placement_named if placement is None else lambda _name: placement
         self._cluster_id = cluster_id
         self._rules = rules
         self._liveness = Liveness()
+        self._readiness = ReadinessBoard(self._liveness)
+        self._is_active = False
         self._epoch = NO_EPOCH
         self._balanced_at: float | None = None
         self._committed = image
@@ -78,8 +85,9 @@ class Controller:
 
     def activated(self, now: float, epoch: int = NO_EPOCH) -> None:
         """This controller leads the quorum: every broker has a whole session from now (R16)."""
-        self._epoch = epoch
+        self._is_active, self._epoch = True, epoch
         self._balanced_at = now
+        self._readiness.activated(self._image.offset)
         if self._rules.r16_sessions_restart:
             self._liveness.restart(self._image, now)
         else:
@@ -87,7 +95,7 @@ class Controller:
 
     def deactivated(self) -> None:
         """It does not lead any more: what brokers told it is forgotten. `reset` drops the tail."""
-        self._epoch = NO_EPOCH
+        self._is_active, self._epoch = False, NO_EPOCH
         self._liveness.clear()
 
     def committed(self, image: Image) -> None:
@@ -105,11 +113,14 @@ class Controller:
 
     def replay(self, records: Iterable[LogRecord], offset: int, epoch: int) -> tuple[Image, Delta]:
         """Takes in a batch that was appended with its last record at `offset`."""
-        image, delta = self._image.apply(records, offset, epoch)
-        self._image = image
+        before = self._image
+        self._image, delta = before.apply(records, offset, epoch)
+        image = self._image
         if any(resource.type is ResourceType.BROKER for resource in delta.resources):
             self._take_settings()
         self._liveness.forget_ends(key for key in delta.partitions if _is_led(image, key))
+        if self._is_active:
+            self._readiness.replayed(before, delta, offset)
         return image, delta
 
     def bootstrap(self) -> Decision[None]:
@@ -136,7 +147,7 @@ class Controller:
         """New topics; `new_id` gives random 128-bit ids."""
         from hightide.metadata.topic_creation import Creation
 
-        creation = Creation(self._view(), self._placement, self._next_start, new_id)
+        creation = Creation(self._view(), self._strategies, self._next_start, new_id)
         decision = creation.decide(request)
         if not request.validate_only:
             self._next_start = creation.next_start
@@ -152,7 +163,7 @@ class Controller:
         """More partitions for existing topics."""
         from hightide.metadata.topic_growth import create_partitions
 
-        return create_partitions(self._view(), self._placement, request)
+        return create_partitions(self._view(), self._strategies, request)
 
     def alter_configs(self, request: AlterConfigsRequest) -> Decision[AlterConfigsResponse]:
         """Replace the settings of topics and brokers."""
@@ -217,6 +228,7 @@ class Controller:
         """Time passed: sessions end, leaders go back to where they are preferred. Asked twice a second or so (C12)."""
         from hightide.metadata.ticks import tick
 
+        self._readiness.forget_old(self._image)
         decision = tick(self._view(), self._liveness, now, self._balanced_at)
         self._balanced_at = decision.reply.balanced_at
         return decision
@@ -226,6 +238,21 @@ class Controller:
         from hightide.metadata.partition_changes import alter_partition
 
         return alter_partition(self._view(), request, self._epoch)
+
+    def elect_leaders(self, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+        """An operator asks for preferred leaders, or for any (R7)."""
+        from hightide.metadata.leader_elections import elect_leaders
+
+        return elect_leaders(self._view(), request)
+
+    def awaited(self, topic_ids: Iterable[bytes], wait: str) -> list[ReplicaReadiness]:
+        """What the creator of topics still waits for; `wait` is a value of hightide.create.wait (C9)."""
+        return self._readiness.awaited(self._image, topic_ids, wait)
+
+    def readiness(self, key: PartitionKey) -> list[ReplicaReadiness]:
+        """How far the replicas of a partition are, in assignment order (C8)."""
+        partition = self._image.partition(*key)
+        return [self._readiness.of(self._image, key, r) for r in (partition.replicas if partition else ())]
 
     def fence_broker(self, broker_id: int) -> Decision[Elections]:
         """A broker loses its roles."""

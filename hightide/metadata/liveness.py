@@ -43,8 +43,6 @@ class Liveness:
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
-        self.generation = 0
-        """Moves whenever a broker told something new about its replicas."""
 
     def restart(self, image: Image, now: float) -> None:
         """A controller activates: everybody has a whole session from now (R16)."""

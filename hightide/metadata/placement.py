@@ -5,20 +5,25 @@ brokers [1,2,3] give [1,2,3], [2,3,1], [3,1,2] (T2). Every time the list is thro
 by one: counts stay exactly even, and the followers of one broker spread over all others, which is what carries the load
 when it fails. With racks, the list alternates between racks and followers take racks that the partition lacks first.
 
+Load-aware: the leader goes where the fewest leaders are, followers where the fewest replicas are, racks that the
+partition lacks first; ties go round the list.
+
 Placement is a function of its arguments (T12). `start` is one of them: successive topics are given successive ones.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from hightide.errors import ApiError, ErrorCode
 
 
 class Candidate(NamedTuple):
-    """A live broker that can take replicas."""
+    """A live broker that can take replicas, and how many it has already."""
 
     broker_id: int
     rack: str | None = None
+    replicas: int = 0
+    leaders: int = 0
 
 
 class Placement(Protocol):
@@ -37,6 +42,77 @@ def round_robin(
     check_replication_factor(len(candidates), replication_factor)
     order = alternate_racks(candidates)
     return [_replicas(order, partition, replication_factor, start) for partition in partitions]
+
+
+def plain_round_robin(
+    candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int
+) -> list[list[int]]:
+    """Round-robin that does not look at racks."""
+    unracked = [candidate._replace(rack=None) for candidate in candidates]
+    return round_robin(unracked, partitions, replication_factor, start)
+
+
+def load_aware(
+    candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int
+) -> list[list[int]]:
+    """The strategy of few replicas and leaders first; what it places counts for what it places next."""
+    check_replication_factor(len(candidates), replication_factor)
+    order = alternate_racks(candidates)
+    size = len(order)
+    leaders = {candidate.broker_id: candidate.leaders for candidate in order}
+    replicas = {candidate.broker_id: candidate.replicas for candidate in order}
+    placed = []
+    for partition in partitions:
+        turn = {order[(start + partition + step) % size].broker_id: step for step in range(size)}
+        first = min(order, key=lambda c: (leaders[c.broker_id], replicas[c.broker_id], turn[c.broker_id]))
+        chosen = [first]
+        while len(chosen) < replication_factor:
+            racks = {candidate.rack for candidate in chosen if candidate.rack is not None}
+            left = [candidate for candidate in order if candidate not in chosen]
+            chosen.append(min(left, key=lambda c: (c.rack in racks, replicas[c.broker_id], turn[c.broker_id])))
+        leaders[first.broker_id] += 1
+        for candidate in chosen:
+            replicas[candidate.broker_id] += 1
+        placed.append([candidate.broker_id for candidate in chosen])
+    return placed
+
+
+PLACEMENTS: Final[dict[str, Placement]] = {
+    "rack-aware": round_robin,
+    "round-robin": plain_round_robin,
+    "load-aware": load_aware,
+}
+
+
+def placement_named(name: str) -> Placement:
+    """The strategy of hightide.placement: one of ours, or `module:function` (T17). ApiError when there is none."""
+    if name in PLACEMENTS:
+        return PLACEMENTS[name]
+    from importlib import import_module
+
+    module, _, function = name.partition(":")
+    try:
+        found: Placement = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"There is no placement strategy {name}: {error}") from error
+    return found
+
+
+def check_placed(
+    placed: list[list[int]], candidates: Sequence[Candidate], partitions: range, replication_factor: int
+) -> None:
+    """T12: every partition, nobody twice, only live brokers. Also for a strategy that is not ours."""
+    known = {candidate.broker_id for candidate in candidates}
+    for replicas in placed:
+        if len(replicas) != replication_factor or len(set(replicas)) < len(replicas) or not set(replicas) <= known:
+            break
+    else:
+        if len(placed) == len(partitions):
+            return
+    what = (
+        f"The placement strategy gave {placed}, which is not {replication_factor} of the live brokers {sorted(known)}"
+    )
+    raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{what} for each of {len(partitions)} partitions.")
 
 
 def check_replication_factor(candidates: int, replication_factor: int) -> None:

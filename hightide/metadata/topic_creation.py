@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 from hightide.errors import ApiError, ErrorCode
 from hightide.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPICS_PER_REQUEST_MAX
-from hightide.metadata.assignments import candidates, check_manual_assignment, new_partition
+from hightide.metadata.assignments import Seats, Strategies, check_manual_assignment, new_partition
 from hightide.metadata.decision import Decision, View
 from hightide.metadata.entities import Partition, ResourceType
-from hightide.metadata.placement import Placement
 from hightide.metadata.settings.definition import SettingError
 from hightide.metadata.settings.described import describe_topic
 from hightide.metadata.settings.topic_values import check_topic_settings
@@ -34,9 +33,9 @@ NewId = Callable[[], bytes]
 class Creation:
     """One CreateTopics request on its way through the checks. `start` is where the first topic's placement begins."""
 
-    def __init__(self, view: View, placement: Placement, start: int, new_id: NewId) -> None:
+    def __init__(self, view: View, strategies: Strategies, start: int, new_id: NewId) -> None:
         self._view = view
-        self._placement = placement
+        self._seats = Seats(view.image, strategies)
         self._new_id = new_id
         self._names = NewNames(view.image.index)
         self._partitions = view.image.index.partition_count
@@ -68,9 +67,11 @@ class Creation:
     def _create(self, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
         self._check_name(topic.name)
         overrides = self._overrides(topic)
-        partitions = self._assigned(topic) if topic.assignments else self._placed(topic)
+        partitions = self._assigned(topic) if topic.assignments else self._placed(topic, overrides)
         self._names.add(topic.name)
         self._partitions += len(partitions)
+        for partition in partitions:
+            self._seats.take(partition.replicas)
         topic_id = ZERO_UUID if validate_only else self._unused_id()
         self._records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for name, value in overrides.items():
@@ -142,7 +143,7 @@ class Creation:
             raise ApiError(invalid, "partitions should be a consecutive 0-based integer sequence")
         return [partitions[number] for number in range(len(partitions))]
 
-    def _placed(self, topic: CreatableTopic) -> list[Partition]:
+    def _placed(self, topic: CreatableTopic, overrides: dict[str, str]) -> list[Partition]:
         if topic.replication_factor < -1 or topic.replication_factor == 0:
             what = "Replication factor must be larger than 0, or -1 to use the default value."
             raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, what)
@@ -153,9 +154,9 @@ class Creation:
         count = settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         factor = settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         self._check_limits(count)
-        image = self._view.image
-        placed = self._placement(candidates(image), range(count), factor, self.next_start)
-        return [new_partition(image, replicas, number) for number, replicas in enumerate(placed)]
+        strategy = overrides.get("hightide.placement", settings.placement)
+        placed = self._seats.place(strategy, range(count), factor, self.next_start)
+        return [new_partition(self._view.image, replicas, number) for number, replicas in enumerate(placed)]
 
     def _check_limits(self, count: int) -> None:
         check_partition_limits(count, count + self._partitions)

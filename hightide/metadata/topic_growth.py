@@ -3,10 +3,10 @@
 from collections import Counter
 
 from hightide.errors import ApiError, ErrorCode
-from hightide.metadata.assignments import candidates, check_manual_assignment, new_partition
+from hightide.metadata.assignments import Seats, Strategies, check_manual_assignment, new_partition
 from hightide.metadata.decision import Decision, View
 from hightide.metadata.entities import Partition, Topic
-from hightide.metadata.placement import Candidate, Placement, alternate_racks
+from hightide.metadata.placement import Candidate, alternate_racks
 from hightide.metadata.topic_creation import check_partition_limits
 from hightide.wire.message import LogRecord
 from hightide.wire.messages.create_partitions import (
@@ -18,20 +18,23 @@ from hightide.wire.messages.create_partitions import (
 
 
 def create_partitions(
-    view: View, placement: Placement, request: CreatePartitionsRequest
+    view: View, strategies: Strategies, request: CreatePartitionsRequest
 ) -> Decision[CreatePartitionsResponse]:
     """Records and results, in the order of the request; each topic stands alone."""
     counts = Counter(topic.name for topic in request.topics)
     records: list[LogRecord] = []
     results = []
     total = view.image.index.partition_count
+    seats = Seats(view.image, strategies)
     for wish in request.topics:
         result = CreatePartitionsTopicResult(name=wish.name, error_message=None)
         try:
             if counts[wish.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            topic, added = _added(view, placement, wish, total)
+            topic, added = _added(view, seats, wish, total)
             total += len(added)
+            for partition in added:
+                seats.take(partition.replicas)
             first = len(topic.partitions)
             records.extend(p.to_record(topic.topic_id, first + n) for n, p in enumerate(added))
         except ApiError as error:
@@ -40,7 +43,7 @@ def create_partitions(
     return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
 
-def _added(view: View, placement: Placement, wish: CreatePartitionsTopic, total: int) -> tuple[Topic, list[Partition]]:
+def _added(view: View, seats: Seats, wish: CreatePartitionsTopic, total: int) -> tuple[Topic, list[Partition]]:
     topic = view.image.topic_named(wish.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -51,16 +54,16 @@ def _added(view: View, placement: Placement, wish: CreatePartitionsTopic, total:
         what = f"The topic {wish.name} currently has {have} partition(s); {wish.count} would not be an increase."
         raise ApiError(ErrorCode.INVALID_PARTITIONS, what)
     check_partition_limits(wish.count, total + wish.count - have)
-    replicas = _replicas(view, placement, topic, wish)
+    replicas = _replicas(view, seats, topic, wish)
     return topic, [new_partition(view.image, chosen, have + n) for n, chosen in enumerate(replicas)]
 
 
-def _replicas(view: View, placement: Placement, topic: Topic, wish: CreatePartitionsTopic) -> list[list[int]]:
+def _replicas(view: View, seats: Seats, topic: Topic, wish: CreatePartitionsTopic) -> list[list[int]]:
     have = len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if wish.assignments is None:
-        brokers = candidates(view.image)
-        return placement(brokers, range(have, wish.count), factor, _start(brokers, topic))
+        strategy = view.topic_overrides(topic).get("hightide.placement", view.settings.placement)
+        return seats.place(strategy, range(have, wish.count), factor, _start(seats.candidates(), topic))
     if len(wish.assignments) != wish.count - have:
         what = (
             f"Attempted to add {wish.count - have} additional partition(s), "

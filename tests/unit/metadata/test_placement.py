@@ -62,7 +62,7 @@ RACKED = [
 
 
 def test_replicas_spread_over_racks_and_stay_even() -> None:
-    racks = dict(RACKED)
+    racks = {candidate.broker_id: candidate.rack for candidate in RACKED}
     placed = round_robin(RACKED, range(30), 3, 0)
     assert all({racks[broker] for broker in replicas} == {"a", "b", "c"} for replicas in placed)
     assert Counter(replicas[0] for replicas in placed) == dict.fromkeys(range(1, 7), 5)
@@ -71,8 +71,9 @@ def test_replicas_spread_over_racks_and_stay_even() -> None:
 
 def test_with_fewer_racks_than_replicas_every_rack_is_used() -> None:
     two = [Candidate(1, "a"), Candidate(2, "a"), Candidate(3, "b"), Candidate(4, "b")]
+    racks = {candidate.broker_id: candidate.rack for candidate in two}
     for replicas in round_robin(two, range(8), 3, 0):
-        assert {dict(two)[broker] for broker in replicas} == {"a", "b"}
+        assert {racks[broker] for broker in replicas} == {"a", "b"}
 
 
 def test_racks_alternate() -> None:
