@@ -9,7 +9,7 @@ reverse: no new requests, answers to those in flight, everything synced, checkpo
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ from hightide.storage.log import Log
 from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from hightide.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from hightide.wire.produce import NodeEndpoint
 
 if TYPE_CHECKING:
     from hightide.node.config import Settings
@@ -479,6 +480,16 @@ class Node:
             return None
         partition = agreed.partitions[index]
         return partition.leader, partition.leader_epoch
+
+    def addresses_of(self, brokers: Iterable[int], listener_name: str) -> list[NodeEndpoint]:
+        """Where the hinted leaders listen, so that a client need not ask for metadata first (KIP-951)."""
+        found = []
+        for broker_id in sorted(set(brokers)):
+            broker = self.image.brokers.get(broker_id)
+            endpoint = None if broker is None else broker.endpoint(listener_name)
+            if broker is not None and endpoint is not None:
+                found.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+        return found
 
     def _topic(self, topic: str | bytes) -> Topic | None:
         return self.image.topics.get(topic) if isinstance(topic, bytes) else self.image.topic_named(topic)

@@ -74,14 +74,14 @@ class Session:
     """`node.ports.Receiver` of one client connection."""
 
     __slots__ = (
-        "_node", "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
-        "last_used", "listener_name", "quorum_answer", "serves",
+        "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
+        "last_used", "listener_name", "node", "quorum_answer", "serves",
     )  # fmt: skip
 
     def __init__(
         self, node: "Node", connection: Connection, listener_name: str, serves: Mapping[int, Api] = BROKER_APIS
     ) -> None:
-        self._node = node
+        self.node = node
         self.connection = connection
         self.serves = serves
         self.quorum_answer = (-1, 0.0)  # epoch and time of the last answer to a quorum fetch (R16)
@@ -96,15 +96,15 @@ class Session:
 
     def frame(self, data: memoryview) -> None:
         """Handle one request. A ProtocolError closes the connection, and so does a bug, which is logged."""
-        self.last_used = self._node.clock.now()
+        self.last_used = self.node.clock.now()
         try:
             request = self._parse(data)
             if request is None:
                 return
             api = request.api
-            parts = api.handle(self._node, request) if api.is_raw else self._handle_message(api, request)
+            parts = api.handle(self.node, request) if api.is_raw else self._handle_message(api, request)
         except ProtocolError as error:
-            self._node.stats.protocol_errors += 1
+            self.node.stats.protocol_errors += 1
             log.warning("closed %s: %s", self.connection.peer, error)
             self.connection.close()
             return
@@ -132,7 +132,7 @@ class Session:
                 raise ProtocolError(f"version {version} of api key {key} is not served here")
             # KAFKA.md fact 2: the body is that of version 0, whatever was asked.
             request = Request(self, api, 0, correlation_id, data[:0], len(data))
-            self._reply(request, request.framed(api.handle(self._node, None, request).encode(0)))
+            self._reply(request, request.framed(api.handle(self.node, None, request).encode(0)))
             return None
         position = 10 + max(client_id_length, 0)
         if version >= api.flexible_from:
@@ -144,9 +144,9 @@ class Session:
     def _handle_message(self, api: Api, request: Request) -> Sequence[Part] | None:
         # Bytes behind the message are ignored, as Kafka does: librdkafka appends some to Metadata for all topics.
         message = request_class(api.key).read(Reader(request.body), request.version)
-        result = api.handle(self._node, message, request)
+        result = api.handle(self.node, message, request)
         if isinstance(result, Coroutine):
-            self._node.spawn(self._finish(request, result))
+            self.node.spawn(self._finish(request, result))
             return PARKED
         return request.framed(result.encode(request.version))
 
@@ -162,7 +162,7 @@ class Session:
 
     def fail(self) -> None:
         """A bug of ours: say so in the log, tell the client nothing but the end of the connection."""
-        self._node.stats.unexpected_errors += 1
+        self.node.stats.unexpected_errors += 1
         log.exception("closed %s after an unexpected error", self.connection.peer)
         self.connection.close()
 
@@ -238,7 +238,7 @@ class Session:
         callbacks, self.closed_callbacks = self.closed_callbacks, {}
         for callback in callbacks:
             callback()
-        self._node.session_closed(self)
+        self.node.session_closed(self)
 
 
 def _skip_tagged_fields(data: memoryview, position: int) -> int:

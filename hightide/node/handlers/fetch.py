@@ -189,7 +189,13 @@ class FetchAttempt:
             if self._is_said(asked, result, size):
                 topics.setdefault(asked.topic, []).append(result)
         session_id = NO_SESSION if self._session is None else self._session.identifier
-        parts = encode_fetch_response(self._request.version, list(topics.items()), session_id=session_id)
+        hinted = {
+            result.current_leader[0] for results in topics.values() for result in results if result.current_leader
+        }
+        endpoints = self._node.addresses_of(hinted, self._request.session.listener_name) if hinted else ()
+        parts = encode_fetch_response(
+            self._request.version, list(topics.items()), session_id=session_id, endpoints=endpoints
+        )
         return self._request.framed_parts(parts)
 
     def _is_said(self, asked: FetchedPartition, result: FetchedRecords, size: int) -> bool:

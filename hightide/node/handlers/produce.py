@@ -131,7 +131,15 @@ def _answer(request: "Request", produce: Produce, results: Results) -> Sequence[
         if any(result.error_code for _, partitions in results for result in partitions):
             request.session.connection.close()
         return NO_ANSWER
-    return request.framed(encode_produce_response(request.version, results))
+    return _framed(request, results)
+
+
+def _framed(request: "Request", results: Results) -> Sequence[Part]:
+    """Any answer, with the addresses of the leaders it hints at."""
+    hinted = {result.leader_id for _, partitions in results for result in partitions if result.leader_id >= 0}
+    session = request.session
+    endpoints = session.node.addresses_of(hinted, session.listener_name) if hinted else ()
+    return request.framed(encode_produce_response(request.version, results, endpoints=endpoints))
 
 
 def _refused(request: "Request", produce: Produce, code: ErrorCode) -> Sequence[Part]:
@@ -178,9 +186,12 @@ class ParkedProduce:
         """A partition's batch will not be committed here."""
         result = self._left.pop(number, None)
         if result is not None:
-            result.fail(code)
+            fail(self._node, result, ApiError(code), self._topic_of(result))
             if not self._left:
                 self._finish()
+
+    def _topic_of(self, result: PartitionResult) -> str | bytes:
+        return next(topic for topic, results in self._results if result in results)
 
     def expired(self) -> None:
         """Time is up: what is not committed yet may still be later, which REQUEST_TIMED_OUT says."""
@@ -191,5 +202,4 @@ class ParkedProduce:
 
     def _finish(self) -> None:
         self._node.deadlines.remove(self)
-        request = self._request
-        request.answer(request.framed(encode_produce_response(request.version, self._results)))
+        self._request.answer(_framed(self._request, self._results))
