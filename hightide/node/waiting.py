@@ -9,6 +9,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
+from hightide.limits import REQUEST_WAIT_SECONDS_MAX
 from hightide.node.ports import Clock, Timer
 
 SLOT_SECONDS = 0.005
@@ -34,8 +35,8 @@ class Deadlines:
         self._timer_slot = 0
 
     def add(self, entry: Expiring, seconds: float) -> None:
-        """Call `entry.expired()` after `seconds`, unless it is removed before."""
-        slot = int((self._clock.now() + seconds) / SLOT_SECONDS) + 1
+        """Call `entry.expired()` after `seconds` or the most that anybody may wait, unless it is removed before."""
+        slot = int((self._clock.now() + min(seconds, REQUEST_WAIT_SECONDS_MAX)) / SLOT_SECONDS) + 1
         entry.deadline_slot = slot
         members = self._slots.get(slot)
         if members is None:

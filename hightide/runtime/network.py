@@ -248,8 +248,10 @@ class SocketConnection:
         _release(self._out)
         self._out.clear()
         self._socket.close()
-        if self._receiver is not None:
-            self._loop.call_soon(self._receiver.closed)
+        # Each holds the other: parted, they and the receive buffer go at once, not when the collector comes by.
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self._loop.call_soon(receiver.closed)
 
 
 def _release(parts: Sequence[Part] | deque[Part]) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import gc
 import socket
+import weakref
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,34 @@ def test_a_long_poll_ends_with_its_connection(tmp_path: Path) -> None:
             await until(lambda: not broker.node.parked_fetches)
             await until(lambda: not broker.node.sessions)
             assert not broker.partition.fetch_waiters
+
+    run(scenario())
+
+
+def test_a_closed_connection_is_gone_without_the_collector(tmp_path: Path) -> None:
+    """Clients that come and go by the thousand must not hold a receive buffer each until the collector comes by."""
+
+    async def scenario() -> None:
+        async with LiveBroker(tmp_path) as broker:
+            clients = [await broker.connect() for _ in range(3)]
+            for client in clients:
+                assert await is_served(client)
+            await clients[0].send(fetch("t", max_wait_ms=300_000), 12)
+            await until(lambda: broker.node.parked_fetches)
+            await clients[1].send_bytes(bytes([0, 0, 1, 0]))  # half a frame
+            connections: list[Any] = [session.connection for session in broker.node.sessions]
+            held = [weakref.ref(connection._socket) for connection in connections]
+            connections.clear()
+            assert len(held) == 3
+            gc.disable()
+            try:
+                for client in clients:
+                    client.close()
+                await until(lambda: not broker.node.sessions)
+                await asyncio.sleep(0)
+                assert [reference() for reference in held] == [None] * 3
+            finally:
+                gc.enable()
 
     run(scenario())
 

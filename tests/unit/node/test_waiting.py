@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from hightide.limits import REQUEST_WAIT_SECONDS_MAX
 from hightide.node.waiting import SLOT_SECONDS, Deadlines, Turn
 
 
@@ -115,3 +116,13 @@ def test_a_turn_runs_each_call_once() -> None:
     turn.soon(call)
     clock.advance(0.0)
     assert out == ["called", "called"]
+
+
+def test_nobody_waits_longer_than_the_limit() -> None:
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+    deadlines.add(Entry("patient", out), 24 * 3600.0)
+    clock.advance(REQUEST_WAIT_SECONDS_MAX - 1)
+    assert out == []
+    clock.advance(2)
+    assert out == ["patient"]
