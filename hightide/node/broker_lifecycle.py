@@ -7,7 +7,6 @@ the controller to move the leaders away first.
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hightide.errors import ApiError, ErrorCode
@@ -25,6 +24,7 @@ log = logging.getLogger("hightide.lifecycle")
 
 SHUTDOWN_SECONDS = 5.0  # how long a stop waits for its leaders to be moved
 RETRY_SECONDS = 0.1
+UNFENCE_RETRY_SECONDS = 0.2
 
 
 class BrokerLifecycle:
@@ -64,15 +64,12 @@ class BrokerLifecycle:
         node.broker_epoch = reply.broker_epoch
         node.directory.store_broker_epoch(reply.broker_epoch)
         node.directory.acknowledge_unclean()
-        await self._replayed(lambda: self._own_epoch() == reply.broker_epoch)
+        while self._own_epoch() != reply.broker_epoch:
+            await node.replayed(lambda: self._own_epoch() == reply.broker_epoch)
 
     def _own_epoch(self) -> int:
         broker = self._node.image.brokers.get(self._node.settings.node_id)
         return -1 if broker is None else broker.epoch
-
-    async def _replayed(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            await self._sleep(0.01)
 
     async def unfence(self) -> None:
         """Send heartbeats until the committed metadata says that this broker may take roles."""
@@ -84,7 +81,7 @@ class BrokerLifecycle:
 
         while not is_unfenced():
             await self._beat()
-            await self._sleep(0.02)
+            await node.replayed(is_unfenced, UNFENCE_RETRY_SECONDS)
 
     async def beat_regularly(self) -> None:
         """Heartbeats until the end."""

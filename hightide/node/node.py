@@ -9,7 +9,7 @@ reverse: no new requests, answers to those in flight, everything synced, checkpo
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,7 @@ log = logging.getLogger("hightide.node")
 
 MIN_IN_SYNC = "min.insync.replicas"
 BOOTSTRAP_SECONDS = 0.05
+REPLAY_SECONDS = 5.0  # how long an answer waits for this broker to learn of what it did
 STOP_SECONDS = 5.0  # how long a stop waits for answers in flight
 
 
@@ -416,10 +417,19 @@ class Node:
             self._creating.discard(name)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Create topics; their partitions are open here when this returns."""
+        """Create topics; this broker knows them, and its own partitions are open, when this returns."""
         reply = await self.controller_link.call(request, CreateTopicsResponse)
+        if not request.validate_only:
+            created = [topic.topic_id for topic in reply.topics if not topic.error_code]
+            await self.replayed(lambda: all(topic_id in self.image.topics for topic_id in created))
         await self.assignments.settled()
         return reply
+
+    async def replayed(self, condition: Callable[[], bool], timeout: float = REPLAY_SECONDS) -> None:
+        """Return when the image of this node shows something, or after a while: it follows the controller closely."""
+        deadline = self.clock.now() + timeout
+        while not condition() and (left := deadline - self.clock.now()) > 0:
+            await self.metadata.progressed(self.metadata.high_watermark, left)
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers."""
