@@ -337,8 +337,10 @@ class Log:
         """R10: a full disk is cut back and read-only; every other failure is the end of this log's writing."""
         if error.errno not in FULL_DISK:
             self._fail(error)
+        active = self._segments.active
         try:
-            self._segments.active.file.truncate(self._segments.active.size)
+            active.file.truncate(active.size)
+            active.was_cut_back = True
         except OSError as second:
             self._fail(second)
         raise DiskFullError(f"{self.directory} is on a full disk: {error}") from error
@@ -357,7 +359,10 @@ class Log:
     def unsynced_files(self) -> SyncPlan:
         """What to sync so that everything written so far lasts. Each plan goes to `synced` exactly once."""
         self.unsynced_since_ms = NO_TIMESTAMP
-        unsynced = takewhile(lambda segment: segment.end > self.synced_end, reversed(self._segments))
+        synced_end = self.synced_end
+        unsynced = list(takewhile(lambda each: each.end > synced_end or each.was_cut_back, reversed(self._segments)))
+        for segment in unsynced:
+            segment.was_cut_back = False
         return self._unsynced.plan(unsynced, self.end, self.truncation_generation)
 
     def synced(self, plan: SyncPlan, error: Exception | None = None) -> bool:

@@ -44,7 +44,7 @@ class Segment:
         "_boundaries", "_files", "_index", "_path", "_seal", "_times", "_transactions", "_verified", "base", "end",
         "file", "first_timestamp", "gaps", "index_entries_max", "last_offset_max", "max_timestamp",
         "max_timestamp_offset", "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "size",
-        "unindexed_bytes", "verified_start",
+        "unindexed_bytes", "verified_start", "was_cut_back",
     )  # fmt: skip
 
     base: int
@@ -52,6 +52,8 @@ class Segment:
     """From this position on, this process wrote or scanned the bytes itself."""
     roll_after_ms: int
     """A batch with a later timestamp goes into the next segment (segment.ms)."""
+    was_cut_back: bool
+    """A write failed and was undone: until the next sync of the file, power loss may bring its bytes back."""
     last_offset_max: int
     """A batch that ends later goes into the next segment: its offset would not fit the indexes, or they are full."""
     gaps: bool
@@ -76,6 +78,7 @@ class Segment:
         self.gaps = False
         self.pins = 0
         self.removed = False
+        self.was_cut_back = False
         self.recent_offsets = []
         self.recent_positions: list[int] = []
         self.verified_start = 0
