@@ -50,7 +50,9 @@ class Network:
     their messages when they wake; a killed node's never arrive, what it had sent still does.
     """
 
-    def __init__(self, kernel: Kernel, *, delay: float = 0.001, loss: float = 0.0, stalls: float = 0.0) -> None:
+    def __init__(
+        self, kernel: Kernel, *, delay: float = 0.001, loss: float = 0.0, stalls: float = 0.0, steady: bool = False
+    ) -> None:
         self._kernel = kernel
         self._random: Random = kernel.stream("network")
         self._connections: dict[int, dict[Connection, None]] = {}
@@ -58,6 +60,8 @@ class Network:
         self.delay = delay
         self.loss = loss
         self.stalls = stalls
+        self.steady = steady
+        """Every delay is the same: closer to FIFO, for scripts and for shrinking."""
         self.blocked: set[tuple[int, int]] = set()
         self.sent = 0
         self.lost = 0
@@ -82,7 +86,7 @@ class Network:
             stream.is_open = False
             self.lost += 1
             return
-        delay = self.delay * (0.5 + random.random())
+        delay = self.delay if self.steady else self.delay * (0.5 + random.random())
         if draw < self.loss + self.stalls:
             delay += random.random() * STALL_SECONDS_MAX
         arrival = max(kernel.now + delay, stream.last_arrival)

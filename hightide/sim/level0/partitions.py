@@ -1,0 +1,449 @@
+"""The partition simulator: brokers with the real replica machine, the real controller, producers, faults, invariants.
+
+`run(seed)` is one life of a cluster: calm, trouble by `partition_faults`, healing, and then everything must be well
+again (liveness). The same world, with a script in the place of the faults, runs the traces of tests/scripts.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hightide.errors import ErrorCode
+from hightide.metadata.entities import ResourceType
+from hightide.metadata.image import Image
+from hightide.rules import ALL_ON, Rules
+from hightide.sim.level0.kernel import InvariantError, Kernel
+from hightide.sim.level0.network import Network, Stream
+from hightide.sim.level0.partition_broker import BrokerProcess, Disk, MachineClock
+from hightide.sim.level0.partition_clients import Answerer, SimulatedProducer
+from hightide.sim.level0.partition_controllers import Controllers, MetadataBatch
+from hightide.sim.level0.partition_fetching import Fetch, FetchPart
+from hightide.sim.level0.partition_log import PartitionLog
+from hightide.sim.level0.partition_replica import HostedReplica, Key
+from hightide.sim.level0.partition_truth import Truth
+from hightide.types import NO_BROKER
+from hightide.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from hightide.wire.messages.metadata_log import PossibleLossRecord, RegisterBrokerRecord
+
+if TYPE_CHECKING:
+    from hightide.sim.level0.partition_faults import Faults
+
+FSYNC: Final = "fsync"
+NOTED_METADATA: Final = 1
+
+
+class Options(NamedTuple):
+    """What a simulated cluster is like. Times are in seconds, shorter than in production so that more happens."""
+
+    brokers: int = 3
+    partitions: int = 2
+    replication_factor: int = 3
+    min_in_sync_replicas: int = 2
+    durability: str = FSYNC
+    producers: int = 4
+    heartbeat_seconds: float = 0.5
+    session_seconds: float = 3.0
+    lag_time_max: float = 3.0
+    lease_strict: bool = True
+    network_delay: float = 0.002
+    sync_seconds: float = 0.003
+    commit_seconds: float = 0.004
+    steady: bool = False
+    """Every delay is exactly its mean: for scripts."""
+
+
+USUAL: Final = Options()
+
+
+class PartitionWorld:
+    """One cluster under simulation. `truths` watches every partition that ever was."""
+
+    def __init__(
+        self, seed: int, options: Options = USUAL, rules: Rules = ALL_ON, *, keeps_timeline: bool = False
+    ) -> None:
+        self.options = options
+        self.rules = rules
+        self.kernel = Kernel(seed, keeps_timeline=keeps_timeline)
+        self.trace = self.kernel.trace
+        self.network = Network(self.kernel, delay=options.network_delay, steady=options.steady)
+        self.truths: dict[Key, Truth] = {}
+        self.checks_leases = options.lease_strict
+        self.allows_loss = False
+        """Whether a fault took more than the topic's durability promises to survive."""
+        self.disks: dict[int, Disk] = {}
+        self.processes: dict[int, BrokerProcess] = {}
+        self.slow_disks: dict[int, float] = {}
+        self.doubted: dict[int, int] = {}
+        """Broker → its epoch when its disk lost what was not synced: it is judged again when it registers."""
+        self._random = self.kernel.stream("world")
+        self._lives = 0
+        self._producer_numbers = 0
+        self._topics = 0
+        session = int(options.session_seconds * 1000)
+        self.controllers = Controllers(
+            self,
+            {
+                "broker.session.timeout.ms": str(session),
+                "broker.heartbeat.interval.ms": str(int(options.heartbeat_seconds * 1000)),
+                "auto.leader.rebalance.enable": "true",
+                "leader.imbalance.check.interval.seconds": "15",
+            },
+        )
+        for broker_id in range(1, options.brokers + 1):
+            rate = 1.0 if options.steady else 1 + self._random.uniform(-0.02, 0.02)
+            self.disks[broker_id] = Disk(broker_id, MachineClock(rate))
+            self.start(broker_id)
+
+    # ------------------------------------------------------------------ times
+
+    def sync_seconds(self, broker_id: int) -> float:
+        """How long this fsync takes."""
+        mean = self.slow_disks.get(broker_id, self.options.sync_seconds)
+        return mean if self.options.steady else mean * (0.3 + 1.4 * self._random.random())
+
+    def speed_up(self, broker_id: int) -> None:
+        """Its disk is as fast as it was."""
+        self.slow_disks.pop(broker_id, None)
+
+    def commit_seconds(self) -> float:
+        """How long the controllers' quorum takes to commit."""
+        mean = self.options.commit_seconds
+        return mean if self.options.steady else mean * (0.5 + self._random.random())
+
+    def noted(self, *facts: float) -> None:
+        """Something for the trace's hash."""
+        self.trace.note(self.kernel.now, *facts)
+
+    def say(self, text: str) -> None:
+        """A line of the timeline."""
+        self.trace.say(self.kernel.now, text)
+
+    # ------------------------------------------------------------------ processes
+
+    def start(self, broker_id: int) -> None:
+        """A new life, if there is none."""
+        if broker_id in self.processes:
+            return
+        self._lives += 1
+        process = self.processes[broker_id] = BrokerProcess(self, self.disks[broker_id], self._lives)
+        process.start()
+
+    def kill(self, broker_id: int) -> None:
+        """kill -9: what was written stays."""
+        process = self.processes.pop(broker_id, None)
+        if process is not None:
+            process.is_alive = False
+            self.network.kill(broker_id)
+
+    def lose_power(self, broker_id: int) -> None:
+        """Only what was synced is sure to stay."""
+        self.kill(broker_id)
+        self._doubt(broker_id)
+        self.disks[broker_id].lose_power(self.kernel.stream(f"power {broker_id} {self._lives}"))
+
+    def wipe(self, broker_id: int) -> None:
+        """The machine comes back with an empty disk."""
+        self.kill(broker_id)
+        self._doubt(broker_id)
+        self.disks[broker_id].wipe()
+
+    def pause(self, broker_id: int, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        process = self.processes.get(broker_id)
+        if process is not None:
+            process.paused_until = self.kernel.now + seconds
+            self.network.pause(broker_id, process.paused_until)
+
+    def restart(self, broker_id: int) -> None:
+        """A life ends because it was told that it is over; the next begins soon."""
+        self.kill(broker_id)
+        self.kernel.after(0.5, self.start, broker_id)
+
+    def stopped(self, broker_id: int) -> None:
+        """A clean stop: everything is synced on the way out."""
+        process = self.processes.get(broker_id)
+        if process is not None:
+            for replica in process.replicas.values():
+                replica.log.synced_end = replica.log.end
+            self.kill(broker_id)
+            self.kernel.after(1.0, self.start, broker_id)
+
+    def _doubt(self, broker_id: int) -> None:
+        broker = self.controllers.image.brokers.get(broker_id)
+        self.doubted[broker_id] = -1 if broker is None else broker.epoch
+
+    # ------------------------------------------------------------------ topics and producers
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 0,
+        assignment: tuple[int, ...] = (),
+        minimum: int = 0,
+        durability: str = "",
+    ) -> None:
+        """Ask the controller for a topic."""
+        options = self.options
+        configs = {
+            "min.insync.replicas": str(minimum or options.min_in_sync_replicas),
+            "hightide.durability": durability or options.durability,
+        }
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1 if assignment else partitions or options.partitions,
+            replication_factor=-1 if assignment else options.replication_factor,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(assignment))]
+            if assignment
+            else [],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic])
+        self.controllers.command(lambda controller: controller.create_topics(request, self._new_id))
+
+    def _new_id(self) -> bytes:
+        self._topics += 1
+        return b"topic" + self._topics.to_bytes(11, "big")
+
+    def next_producer_number(self) -> int:
+        """An id that no producer had."""
+        self._producer_numbers += 1
+        return self._producer_numbers
+
+    def add_producer(self, key: Key, *, acks_all: bool = True, pause: float = 0.2) -> SimulatedProducer:
+        """A producer of one partition."""
+        producer = SimulatedProducer(self, self.next_producer_number(), key, acks_all=acks_all, pause=pause)
+        producer.start()
+        return producer
+
+    def topic_settings(self, image: Image, name: str) -> tuple[int, bool]:
+        """min.insync.replicas, and whether acknowledged means synced."""
+        overrides = image.settings_of(ResourceType.TOPIC, name)
+        return int(overrides["min.insync.replicas"]), overrides["hightide.durability"] == FSYNC
+
+    # ------------------------------------------------------------------ messages
+
+    def fetch_asked(self, leader: int, fetch: Fetch) -> None:
+        """A follower's Fetch arrived."""
+        process = self.processes.get(leader)
+        if process is not None:
+            process.parked.arrived(fetch)
+
+    def fetch_answered(self, broker_id: int, leader: int, fetch: Fetch, parts: dict[Key, FetchPart]) -> None:
+        """A leader's answer arrived."""
+        process = self.processes.get(broker_id)
+        if process is not None and process.broker_epoch == fetch.broker_epoch:
+            process.fetch_answered(leader, fetch.synced, fetch.number, parts)
+
+    def controller_asked(self, node: int, process: BrokerProcess, number: int, request: Any, stream: Stream) -> None:
+        """A broker's request arrived at a controller's node."""
+        self.controllers.asked(node, request, lambda reply: self.network.send(stream, process.replied, number, reply))
+
+    def produce_asked(
+        self, leader: int, producer: SimulatedProducer, attempt: int, sequence: int, stream: Stream
+    ) -> None:
+        """A client's record arrived."""
+        process = self.processes.get(leader)
+        if process is None:
+            return
+        answer = Answerer(self, producer, attempt, stream)
+        replica = process.replicas.get(producer.key)
+        if replica is None:
+            answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            replica.produce(producer.number, sequence, producer.acks_all, answer)
+
+    # ------------------------------------------------------------------ what the watchers ask
+
+    def metadata_committed(self, batch: MetadataBatch) -> None:
+        """A batch is committed: sets are compared, and what a registration ended is no longer doubted."""
+        image = batch.image
+        for topic in batch.delta.topics_created:
+            for index in range(len(topic.partitions)):
+                self.truths[topic.topic_id, index] = Truth(self, topic.name, topic.topic_id, index)
+        for record in batch.records:
+            if isinstance(record, RegisterBrokerRecord) and record.broker_epoch > self.doubted.get(
+                record.broker_id, 1 << 62
+            ):
+                del self.doubted[record.broker_id]
+            elif isinstance(record, PossibleLossRecord):
+                self._possible_loss(record)
+        unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
+        for key in batch.delta.partitions:
+            self._agree(image, (key.topic_id, key.partition), unfenced)
+
+    def _agree(self, image: Image, key: Key, unfenced: set[int]) -> None:
+        partition = image.partition(*key)
+        if partition is None:
+            return
+        truth = self.truths[key]
+        before = truth.agreed
+        if before is not None and before.leader in unfenced and partition.leader != before.leader:
+            truth.voluntary_epochs.add(partition.leader_epoch)
+        minimum, _ = self.topic_settings(image, image.topics[key[0]].name)
+        self.noted(NOTED_METADATA, key[1], partition.leader, partition.partition_epoch)
+        if self.trace.keeps_lines:
+            self.say(
+                f"metadata {truth.name}: leader {partition.leader} epoch {partition.leader_epoch} in sync "
+                f"{partition.in_sync_replicas} eligible {partition.eligible_leader_replicas} last known "
+                f"{partition.last_known_eligible} partition epoch {partition.partition_epoch}"
+            )
+        truth.agree(partition, min(minimum, len(partition.replicas)), unfenced)
+
+    def _possible_loss(self, record: PossibleLossRecord) -> None:
+        key = (record.topic_id, record.partition_id)
+        if not self.allows_loss:
+            self.truths[key].fail(
+                "I7", f"broker {record.leader} leads epoch {record.leader_epoch} and may miss records"
+            )
+        self.truths[key].forgive(self.disks[record.leader].logs[self.truths[key].directory])
+
+    def leader_of(self, key: Key) -> HostedReplica | None:
+        """Whoever the committed metadata names and believes it too."""
+        partition = self.controllers.image.partition(*key)
+        process = None if partition is None else self.processes.get(partition.leader)
+        replica = None if process is None else process.replicas.get(key)
+        return replica if replica is not None and replica.machine.is_leader else None
+
+    def member_log(self, broker_id: int, truth: Truth) -> PartitionLog | None:
+        """The log that a member's disk holds; None where it is not to be judged until the broker registers again."""
+        if broker_id in self.doubted and (not self.is_synced_only(truth) or not self.disks[broker_id].logs):
+            return None
+        log = self.disks[broker_id].logs.get(truth.directory)
+        return log if log is not None and log.topic_id == truth.key[0] else PartitionLog(truth.key[0])
+
+    def is_synced_only(self, truth: Truth) -> bool:
+        """Whether what is committed must be on stable storage of every member."""
+        image = self.controllers.image
+        topic = image.topics.get(truth.key[0])
+        if topic is None or truth.agreed is None:
+            return False
+        return self.topic_settings(image, topic.name)[1] and truth.agreed.whole_logs_synced
+
+    # ------------------------------------------------------------------ whether all is well
+
+    def unwell(self) -> Iterator[str]:
+        """What is not as it should be when nothing is wrong any more (RELIABILITY.md, liveness)."""
+        image = self.controllers.image
+        for broker_id in self.disks:
+            broker = image.brokers.get(broker_id)
+            if broker_id not in self.processes or broker is None or not broker.live:
+                yield f"broker {broker_id} is not live"
+        for topic in image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                name = f"{topic.name}-{index}"
+                if partition.leader == NO_BROKER:
+                    yield f"{name} has no leader"
+                    continue
+                if set(partition.in_sync_replicas) != set(partition.replicas):
+                    yield f"{name} has only {partition.in_sync_replicas} in sync of {partition.replicas}"
+                yield from self._lagging((topic.topic_id, index), partition.replicas, name)
+        for process in self.processes.values():
+            if process.image.offset != image.offset:
+                yield f"broker {process.id} has metadata up to {process.image.offset}, not {image.offset}"
+
+    def _lagging(self, key: Key, replicas: tuple[int, ...], name: str) -> Iterator[str]:
+        leader = self.leader_of(key)
+        if leader is None:
+            yield f"{name} has a leader that does not lead"
+            return
+        for broker_id in replicas:
+            process = self.processes.get(broker_id)
+            replica = None if process is None else process.replicas.get(key)
+            if replica is None or replica.log.end != leader.log.end:
+                yield f"{name} lags on broker {broker_id}"
+            elif replica.machine.high_watermark != leader.log.end:
+                yield f"{name} has high watermark {replica.machine.high_watermark} of {leader.log.end} on {broker_id}"
+
+
+class Outcome(NamedTuple):
+    """What became of one seed."""
+
+    seed: int
+    digest: str
+    events: int
+    seconds: float
+    acknowledged: int
+    leader_changes: int
+    faults: int
+    failovers: int
+    finding: InvariantError | None
+    timeline: list[str]
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough happened for the seed to mean something."""
+        return self.acknowledged >= 500 and self.leader_changes > 0 and self.faults > 0
+
+
+def run(
+    seed: int,
+    options: Options = USUAL,
+    rules: Rules = ALL_ON,
+    *,
+    trouble_seconds: float = 120.0,
+    keeps_timeline: bool = False,
+) -> Outcome:
+    """One seed, from the first registration to the last check."""
+    from hightide.sim.level0.partition_faults import Faults
+
+    world = PartitionWorld(seed, options, rules, keeps_timeline=keeps_timeline)
+    faults = Faults(world)
+    finding: InvariantError | None = None
+    try:
+        _live(world, faults, trouble_seconds)
+    except InvariantError as error:
+        finding = error
+        world.say(f"FOUND {error}")
+    truths = world.truths.values()
+    return Outcome(
+        seed,
+        world.trace.digest,
+        world.kernel.events,
+        world.kernel.now,
+        sum(truth.acknowledged for truth in truths),
+        sum(truth.leader_changes for truth in truths),
+        faults.count,
+        world.controllers.failovers,
+        finding,
+        world.trace.timeline,
+    )
+
+
+def _live(world: PartitionWorld, faults: "Faults", trouble_seconds: float) -> None:
+    kernel, options = world.kernel, world.options
+    kernel.run(2.0)
+    world.create_topic("t")
+    kernel.run(3.0)
+    topic = world.controllers.image.topic_named("t")
+    assert topic is not None
+    random = kernel.stream("producers")
+    producers = [
+        world.add_producer(
+            (topic.topic_id, number % options.partitions), acks_all=number % 4 != 3, pause=random.uniform(0.05, 0.6)
+        )
+        for number in range(options.producers)
+    ]
+    faults.begin()
+    kernel.run(kernel.now + trouble_seconds)
+    faults.end()
+    kernel.run(kernel.now + 10.0)
+    for producer in producers:
+        producer.stop()
+    check_liveness(world, producers, 60.0)
+
+
+def check_liveness(world: PartitionWorld, producers: list[SimulatedProducer], seconds: float) -> None:
+    """Healed, everything is well again within a while; else that is a finding too."""
+    deadline = world.kernel.now + seconds
+    problems = ["not looked yet"]
+    while problems and world.kernel.now < deadline:
+        world.kernel.run(world.kernel.now + 1.0)
+        problems = [f"producer {producer.number} waits" for producer in producers if producer.is_waiting]
+        problems += world.unwell()
+    if problems:
+        raise InvariantError("liveness", "; ".join(problems[:5]))
