@@ -128,9 +128,9 @@ class BrokerLifecycle:
         self._is_stopped = True
 
     async def _sleep(self, seconds: float) -> None:
-        moment = asyncio.get_running_loop().create_future()
-        timer = self._node.clock.call_later(seconds, moment.set_result, None)
+        moment = asyncio.Event()
+        timer = self._node.clock.call_later(seconds, moment.set)
         try:
-            await moment
+            await moment.wait()
         finally:
             timer.cancel()

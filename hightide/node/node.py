@@ -294,6 +294,14 @@ class Node:
             member.log.close(clean=True)
         self.checkpoints.write_now()
         self.directory.close(clean=True)
+        await self._end_tasks()
+
+    async def _end_tasks(self) -> None:
+        """Nothing of this node goes on after its stop."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _quiet(self) -> None:
         """Wait until every session has its answers and no sync is under way, but not for ever."""
@@ -377,8 +385,15 @@ class Node:
             self._take_dynamic_settings(image)
             self.assignments.configure_all()
         self.assignments.apply(delta)
+        if delta.partitions:
+            self._hurry_followers()
         if delta.brokers:
             self.assignments.brokers_changed()
+
+    def _hurry_followers(self) -> None:
+        """Roles changed: followers that wait here for records may have partitions to add, so let them ask again."""
+        for fetch in [fetch for fetch in self.parked_fetches if fetch.is_follower]:
+            fetch.expired()
 
     def _take_dynamic_settings(self, image: Image) -> None:
         self.settings = self.settings.with_dynamic(

@@ -35,6 +35,7 @@ log = logging.getLogger("hightide.replication")
 FETCH = 1
 VERSION = 17  # the first that carries our session's durability
 RECONNECT_SECONDS = 0.1
+HURRY_SECONDS = 0.02  # the leader usually hears of the change too, and answers by itself
 ANSWER_SECONDS = 10.0  # beyond the wait that was asked for: then the connection is given up
 SYNCED, REPLICATED = 1, 0
 
@@ -56,7 +57,7 @@ class ReplicaFetcher:
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
         self._correlation_id = 0
-        self._is_connecting = self._is_waiting = self._is_closed = False
+        self._is_connecting = self._is_waiting = self._is_closed = self._reconnects_at_once = False
         self._timer: Timer | None = None
         self._deadline: Timer | None = None
 
@@ -69,6 +70,14 @@ class ReplicaFetcher:
             self._partitions[key] = partition
             partition.on_synced = lambda: self._partition_synced(key)
         self._node.turn.soon(self.kick)
+        if self._is_waiting and key not in self._asked:
+            self._node.clock.call_later(HURRY_SECONDS, self._hurry, self._correlation_id)
+
+    def _hurry(self, correlation_id: int) -> None:
+        """A partition was added while a request waits at the leader, for up to half a second: do not wait with it."""
+        if self._is_waiting and self._correlation_id == correlation_id and self._connection is not None:
+            self._reconnects_at_once = True
+            self._connection.close()
 
     def remove(self, partition: "Partition") -> bool:
         """Follow no more; whether nobody is left."""
@@ -180,7 +189,8 @@ class ReplicaFetcher:
         self._connection = None
         self._answered()
         self._reset_session()
-        self._later(RECONNECT_SECONDS)
+        self._later(0.0 if self._reconnects_at_once else RECONNECT_SECONDS)
+        self._reconnects_at_once = False
 
     def _reset_session(self) -> None:
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH

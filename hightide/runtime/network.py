@@ -11,6 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hightide import limits
 from hightide.errors import ProtocolError
@@ -332,7 +333,7 @@ class SocketNetwork:
 
     async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> SocketConnection:
         """Connect, resolving the name without blocking the loop."""
-        infos = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = _numeric(host, port) or await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         error: OSError = OSError(f"{host}:{port} has no address")
         for family, kind, protocol, _, address in infos:
             sock = socket.socket(family, kind, protocol)
@@ -350,3 +351,11 @@ class SocketNetwork:
             connection.start(receiver(connection))
             return connection
         raise error
+
+
+def _numeric(host: str, port: int) -> list[Any]:
+    """The address itself where no name has to be resolved: no thread of the resolver for every connection."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return []

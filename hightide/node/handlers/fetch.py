@@ -8,6 +8,7 @@ and credited when its request arrives, once, and reads to the end of the log (C1
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hightide.errors import ApiError, ErrorCode
@@ -80,6 +81,8 @@ def _asked(fetch: Fetch) -> Iterable[FetchedPartition]:
 
 class FetchAttempt:
     """One fetch from its arrival to its answer."""
+
+    is_follower = False
 
     __slots__ = (
         "_fetch", "_is_incremental", "_node", "_partitions", "_request", "_session", "_waits_for", "deadline_slot",
@@ -274,6 +277,8 @@ class FollowerFetch(FetchAttempt):
 
     __slots__ = ("_verdicts",)
 
+    is_follower = True
+
     def __init__(
         self,
         node: "Node",
@@ -283,6 +288,9 @@ class FollowerFetch(FetchAttempt):
         partitions: Iterable[FetchedPartition],
     ) -> None:
         super().__init__(node, request, fetch, session, partitions)
+        if session is not None and fetch.session_epoch == INITIAL_EPOCH:
+            # A broker's session ends with its connection: nobody else could continue it.
+            request.session.closed_callbacks[partial(node.fetch_sessions.close, session.identifier)] = None
         self._verdicts: dict[FetchedPartition, FetchVerdict] = {}
         for asked in self._partitions:
             verdict = self._judge(asked)
