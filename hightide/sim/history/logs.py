@@ -9,8 +9,8 @@ from hightide.sim.history.recorder import History
 
 _TRACEBACK = "Traceback (most recent call last)"
 _ALARM = re.compile(
-    r"AssertionError|Assertion failed|[Uu]nhandled exception|Exception ignored (in|while)|Fatal Python error"
-    r"|was never (retrieved|awaited)|Task was destroyed but it is pending|Segmentation fault"
+    r"AssertionError|Assertion failed|[Uu]nhandled exception|Exception (in callback|ignored (in|while))"
+    r"|was never (retrieved|awaited)|Task was destroyed but it is pending|Fatal Python error|Segmentation fault"
 )
 _GROUP_MARGIN = "  | "  # before the lines of an exception group's traceback
 

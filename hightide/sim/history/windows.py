@@ -106,7 +106,9 @@ def _lags(history: History) -> list[Lag]:
     acknowledged = _acknowledgements(history)
     positions: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
     worst: dict[tuple[str, TopicPartition], Lag] = {}
-    operations: list[Poll | Positioned] = [*history.polls, *history.positions]
+    late_on_purpose = {read.client for read in history.final_reads}
+    operations: list[Poll | Positioned] = [poll for poll in history.polls if poll.client not in late_on_purpose]
+    operations += history.positions
     for operation in sorted(operations, key=lambda operation: operation.begun):
         client, at, position = operation.client, operation.begun_at, positions[operation.client]
         if isinstance(operation, Positioned):

@@ -66,6 +66,7 @@ def test_exception_groups() -> None:
         "future: <Future finished> exception was never retrieved",
         "RuntimeWarning: coroutine 'x' was never awaited",
         "Exception ignored in: <function f>",
+        "Exception in callback Session.answer()",
         "Task was destroyed but it is pending!",
         "Fatal Python error: Segmentation fault",
         "Unhandled exception in event loop",

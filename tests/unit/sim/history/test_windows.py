@@ -85,6 +85,15 @@ def test_lag_follows_the_position_and_ends_with_the_assignment() -> None:
     assert [lag.seconds for lag in measure(story.history).lags] == [2.0]
 
 
+def test_the_final_read_is_late_on_purpose() -> None:
+    story = Story()
+    story.sent(1, at=0)
+    story.sent(2, at=1)
+    story.now = 90
+    story.final((0, 1))
+    assert measure(story.history).lags == []
+
+
 def test_an_empty_history_cost_nothing() -> None:
     measured = measure(Story().history)
     assert (measured.longest_unavailable_seconds, measured.worst_lag_seconds, str(measured)) == (0.0, 0.0, "")
