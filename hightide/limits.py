@@ -32,6 +32,7 @@ TOPICS_PER_REQUEST_MAX = 10_000  # one command, one batch
 TOPICS_CREATED_AT_ONCE_MAX = 1_000  # automatic creations under way
 CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
 METADATA_BATCH_BYTES_MAX = 64 * MIB  # one command is one atomic batch: 10,000 partitions are about 1 MiB
+UNREADY_REPLICAS_TOLD_MAX = 10_000  # in one heartbeat: about 1 MiB
 PRODUCER_ID_BLOCK_SIZE = 1_000  # Kafka's: a start costs at most that many ids, of 2^63
 
 # Replication.

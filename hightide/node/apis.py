@@ -32,9 +32,12 @@ BROKER_HANDLERS = {
     33: "alter_configs",
     35: "describe_log_dirs",
     37: "create_partitions",
+    43: "elect_leaders",
     44: "incremental_alter_configs",
+    55: "describe_quorum",
     60: "describe_cluster",
     61: "describe_producers",
+    64: "unregister_broker",
     74: "list_config_resources",
     75: "describe_topic_partitions",
 }
@@ -78,9 +81,11 @@ CONTROLLER_HANDLERS = {
     52: "vote",
     53: "begin_quorum_epoch",
     54: "end_quorum_epoch",
+    55: "controller_command",
     56: "controller_command",
     62: "controller_command",
     63: "controller_command",
+    64: "controller_command",
     67: "controller_command",
 }
 

@@ -34,6 +34,8 @@ class Assignments:
         self._queue: list[Callable[[], None]] = []
         self._settled = asyncio.Event()
         self._settled.set()
+        self.applied_offset = -1
+        """Everything that the metadata up to here assigns to this node is open, or in `Node.offline` (C8)."""
         self.by_topic: dict[str | bytes, dict[int, Partition]] = {}
         """Keyed by name and by id alike: requests use either, and text never equals bytes."""
 
@@ -45,15 +47,32 @@ class Assignments:
     # ------------------------------------------------------------------ from the image
 
     def open_all(self, image: "Image") -> None:
-        """At start: open and recover every log that the last known metadata gives this node. No role yet."""
-        self._node.directory.partitions.remove_deleted()
+        """At start: open and recover every log that the last known metadata gives this node. No role yet.
+
+        What is on disk may be newer than that metadata: a directory of another topic is left alone, and one that is
+        missing is not made (R22).
+        """
+        directories = self._node.directory.partitions
+        directories.remove_deleted()
         for topic in image.topics.values():
             for index, agreed in enumerate(topic.partitions):
-                if self._node.settings.node_id in agreed.replicas:
+                key = TopicPartition(topic.name, index)
+                if self._node.settings.node_id in agreed.replicas and directories.topic_id(key) == topic.topic_id:
                     partition = self._open(image, topic, index)
                     # R8: what an earlier life led gives no role in this one.
                     if partition is not None and not self._world.rules.r8_new_epoch_every_start:
                         partition.take_role(agreed, image.brokers)
+
+    def catch_up(self) -> None:
+        """The metadata has reached this life of the broker: what it says now is what this node has to be."""
+        topics = self._node.image.topics
+        for topic_id in list(self.by_topic):
+            if isinstance(topic_id, bytes) and topic_id not in topics:
+                self._enqueue(partial(self._delete_topic, topic_id))
+        for topic in topics.values():
+            for index in range(len(topic.partitions)):
+                self._enqueue(partial(self._take_role, topic.topic_id, index))
+            self._enqueue(partial(self._configure, topic.name))
 
     def apply(self, delta: "Delta") -> None:
         """A newer image was committed; each step looks at the newest one when its turn comes."""
@@ -64,6 +83,8 @@ class Assignments:
         for resource in delta.resources:
             if resource.type is ResourceType.TOPIC:
                 self._enqueue(partial(self._configure, resource.name))
+        if self._settled.is_set():
+            self.applied_offset = self._node.image.offset
 
     def brokers_changed(self) -> None:
         """Other lives of other brokers: every leader must know which positions still count (R4)."""
@@ -97,6 +118,8 @@ class Assignments:
                     self._world.disk_failed(error)
                 await asyncio.sleep(0)
         self._settled.set()
+        self.applied_offset = self._node.image.offset
+        self._node.metadata_applied()
 
     # ------------------------------------------------------------------ steps
 

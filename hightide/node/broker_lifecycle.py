@@ -9,8 +9,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from hightide import limits
 from hightide.errors import ApiError, ErrorCode
-from hightide.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from hightide.metadata.replica_states import ReplicaState
+from hightide.node.log_view import StoredLog
+from hightide.types import NO_BROKER
+from hightide.wire.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    LogEnd,
+    UnreadyReplica,
+)
 from hightide.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -32,9 +41,9 @@ class BrokerLifecycle:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._incarnation_id = node.entropy.token(16)
         self._wants_shutdown = False
         self._may_stop = asyncio.Event()
+        self._due = asyncio.Event()
         self._is_stopped = False
 
     async def register(self) -> None:
@@ -43,7 +52,7 @@ class BrokerLifecycle:
         request = BrokerRegistrationRequest(
             broker_id=node.settings.node_id,
             cluster_id=node.directory.identity.cluster_id,
-            incarnation_id=self._incarnation_id,
+            incarnation_id=node.incarnation_id,
             listeners=[
                 Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in node.endpoints()
             ],
@@ -84,11 +93,18 @@ class BrokerLifecycle:
             await node.replayed(is_unfenced, UNFENCE_RETRY_SECONDS)
 
     async def beat_regularly(self) -> None:
-        """Heartbeats until the end."""
+        """Heartbeats until the end, and at once when there is something to tell."""
         interval = self._node.settings.broker_heartbeat_interval_ms / 1000
         while not self._is_stopped:
-            await self._sleep(interval if not self._wants_shutdown else RETRY_SECONDS)
+            timer = self._node.clock.call_later(RETRY_SECONDS if self._wants_shutdown else interval, self._due.set)
+            await self._due.wait()
+            timer.cancel()
+            self._due.clear()
             await self._beat()
+
+    def hurry(self) -> None:
+        """There is something to tell: do not wait for the next turn."""
+        self._due.set()
 
     async def _beat(self) -> None:
         node = self._node
@@ -99,6 +115,9 @@ class BrokerLifecycle:
             current_metadata_offset=node.image.offset,
             want_fence=False,
             want_shut_down=self._wants_shutdown,
+            applied_metadata_offset=node.assignments.applied_offset,
+            unready_replicas=self._unready(),
+            log_ends=self._ends_of_leaderless(),
         )
         timeout = node.settings.broker_session_timeout_ms / 2000
         try:
@@ -110,9 +129,44 @@ class BrokerLifecycle:
             log.warning("a heartbeat was refused: %s", ErrorCode(reply.error_code).name)
             return
         if reply.lease_age_ms >= 0:
-            node.lease.extended(sent_at, reply.lease_age_ms / 1000, node.settings.lease_ms / 1000)
+            node.lease.extended(sent_at, reply.lease_age_ms / 1000, reply.lease_ms / 1000)
         if reply.should_shut_down:
             self._may_stop.set()
+
+    def _unready(self) -> list[UnreadyReplica]:
+        """Replicas that can't be trusted or opened here, and why (C8, R17)."""
+        node = self._node
+        told = [(key, reason) for key, reason in node.offline.items() if node.image.partition(*key) is not None]
+        told += [
+            ((partition.topic_id, partition.index), partition.offline_reason)
+            for partition in node.assignments
+            if partition.offline_reason is not None
+        ]
+        return [
+            UnreadyReplica(topic_id=topic_id, partition_id=index, state=ReplicaState.QUARANTINED, reason=reason)
+            for (topic_id, index), reason in told[: limits.UNREADY_REPLICAS_TOLD_MAX]
+        ]
+
+    def _ends_of_leaderless(self) -> list[LogEnd]:
+        """Where the logs of partitions without a leader end, for an election among what is left (R7)."""
+        node = self._node
+        ends = []
+        for topic_id, index in node.image.index.led_by(NO_BROKER):
+            partition = node.assignments.by_topic.get(topic_id, {}).get(index)
+            agreed = node.image.partition(topic_id, index)
+            if partition is None or agreed is None or partition.offline_reason is not None:
+                continue
+            view = StoredLog(partition.log)
+            ends.append(
+                LogEnd(
+                    topic_id=topic_id,
+                    partition_id=index,
+                    leader_epoch=agreed.leader_epoch,
+                    last_epoch=view.last_epoch,
+                    end_offset=view.end,
+                )
+            )
+        return ends[: limits.UNREADY_REPLICAS_TOLD_MAX]
 
     async def leave(self) -> None:
         """Ask to stop, and wait until the leaders are elsewhere or it takes too long."""

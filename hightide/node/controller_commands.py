@@ -9,8 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hightide.errors import ApiError, ErrorCode
+from hightide.metadata.quorum_description import describe_quorum
+from hightide.node.quorum_facts import quorum_facts
 from hightide.replication.quorum_progress import NEVER
 from hightide.wire.message import ApiMessage
+from hightide.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from hightide.node.node import Node
@@ -28,7 +31,28 @@ async def run(node: "Node", message: ApiMessage, version: int) -> ApiMessage:
 
 async def _create_topics(node: "Node", message: Any, _version: int) -> ApiMessage:
     new_id = partial(node.entropy.token, 16)
-    return await node.metadata.propose(lambda controller: controller.create_topics(message, new_id))
+    reply = await node.metadata.propose(lambda controller: controller.create_topics(message, new_id))
+    if not message.validate_only:
+        await _wait_until_ready(node, message, reply)
+    return reply
+
+
+async def _wait_until_ready(node: "Node", message: CreateTopicsRequest, reply: CreateTopicsResponse) -> None:
+    """C9, C10: wait for the new replicas as `hightide.create.wait` says; a topic that is not ready in time says why."""
+    metadata, clock = node.metadata, node.clock
+    deadline = clock.now() + message.timeout_ms / 1000
+    created = {result.topic_id: result for result in reply.topics if not result.error_code}
+    while created and (controller := metadata.controller) is not None:
+        awaited = controller.awaited(created, controller.settings.create_wait)
+        left = deadline - clock.now()
+        if awaited and left > 0:
+            await metadata.progressed(metadata.high_watermark, left)
+            continue
+        for replica in awaited:
+            result = created[replica.key.topic_id]
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = f"The topic was created, but is not ready in time: {replica}"
+        return
 
 
 async def _delete_topics(node: "Node", message: Any, version: int) -> ApiMessage:
@@ -50,7 +74,12 @@ async def _heartbeat(node: "Node", message: Any, _version: int) -> ApiMessage:
     decision = controller.heartbeat(message, now, age)
     if decision.records:
         metadata.append(decision.records)
+    metadata.wake()  # whoever waits for a replica to be ready looks again
     return decision.reply
+
+
+async def _describe_quorum(node: "Node", message: Any, _version: int) -> ApiMessage:
+    return describe_quorum(message, quorum_facts(node))
 
 
 def _plain(name: str) -> Command:
@@ -70,8 +99,10 @@ COMMANDS: dict[int, Command] = {
     37: _plain("create_partitions"),
     43: _plain("elect_leaders"),
     44: _plain("incremental_alter_configs"),
+    55: _describe_quorum,
     56: _plain("alter_partition"),
     62: _register,
     63: _heartbeat,
+    64: _plain("unregister_broker"),
     67: _plain("allocate_producer_ids"),
 }

@@ -98,7 +98,7 @@ class MetadataLog:
             self.controller.committed(self.image)
         while self._waiters and self._waiters[0][0] <= self.high_watermark:
             _resolve(heappop(self._waiters)[2])
-        self._wake_watchers()
+        self.wake()
 
     def led(self, epoch: int) -> None:
         """Become the active controller, on everything this log holds: committed or not, it will be (R24)."""
@@ -119,7 +119,7 @@ class MetadataLog:
             self._timer.cancel()
             self._timer = None
         self.fail(ApiError(ErrorCode.NOT_CONTROLLER, "this node is the active controller no more"))
-        self._wake_watchers()
+        self.wake()
 
     def append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
         """R9: the record whose commit is the first of the epoch."""
@@ -184,7 +184,7 @@ class MetadataLog:
             self._space.write_failed(OSError(ENOSPC, str(error)))  # gives up the reserve, which is for us
             self.log.append_as_leader(memoryview(batch), epoch, now_ms, internal=True)
         self._commits.dirty(self)
-        self._wake_watchers()
+        self.wake()
 
     async def progressed(self, high_watermark: int, timeout: float) -> None:
         """Return when something was appended or the high watermark is above this one, or after a while."""
@@ -198,7 +198,8 @@ class MetadataLog:
         finally:
             timer.cancel()
 
-    def _wake_watchers(self) -> None:
+    def wake(self) -> None:
+        """Let everybody who waits for something to happen look again."""
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             _resolve(watcher)

@@ -89,6 +89,8 @@ class Node:
         self.fetch_sessions = FetchSessions(
             int.from_bytes(self.entropy.token(4)), settings.max_incremental_fetch_session_cache_slots
         )
+        self.incarnation_id = self.entropy.token(16)
+        """Names this process life."""
         self.parked_fetches: dict[FetchAttempt, None] = {}
         self.failed = asyncio.Event()
         """Set when the log directory is lost: the process ends."""
@@ -106,8 +108,10 @@ class Node:
         self._creating: set[str] = set()
         self.is_stopping = False
         self.broker_epoch = -1
+        self._has_caught_up = not rules.r8_new_epoch_every_start
         self.network = world.network
         self.lease = UNLIMITED if len(settings.voters()) <= 1 else Lease(strict=settings.lease_strict)
+        self.lifecycle: BrokerLifecycle | None = None
         self.controller_link = ControllerLink(self)
         self.fetchers = ReplicaFetchers(self)
         self.in_sync_changes = InSyncChanges(self)
@@ -155,11 +159,11 @@ class Node:
         if settings.is_controller:
             self.spawn(self._bootstrap())
         if settings.is_broker:
-            self.lifecycle = BrokerLifecycle(self)
-            await self.lifecycle.register()
-            await self.lifecycle.unfence()
+            self.lifecycle = lifecycle = BrokerLifecycle(self)
+            await lifecycle.register()
+            await lifecycle.unfence()
             await self.assignments.settled()
-            self.spawn(self.lifecycle.beat_regularly())
+            self.spawn(lifecycle.beat_regularly())
             self._start_listeners(for_controllers=False)
         self.housekeeping.start()
 
@@ -270,10 +274,10 @@ class Node:
 
     async def stop(self) -> None:
         """Answer what is in flight, sync everything, and leave the clean mark."""
-        if self.settings.is_broker and len(self.image.brokers) > 1:
+        if self.lifecycle is not None and len(self.image.brokers) > 1:
             await self.lifecycle.leave()
         self.is_stopping = True
-        if self.settings.is_broker:
+        if self.lifecycle is not None:
             self.lifecycle.stop()
         self.fetchers.close()
         for listener in self.listeners:
@@ -384,11 +388,25 @@ class Node:
         if any(resource.type is ResourceType.BROKER for resource in delta.resources):
             self._take_dynamic_settings(image)
             self.assignments.configure_all()
-        self.assignments.apply(delta)
+        if self._has_caught_up:
+            self.assignments.apply(delta)
+        elif self._is_registered(image):
+            self._has_caught_up = True
+            self.assignments.catch_up()
         if delta.partitions:
             self._hurry_followers()
         if delta.brokers:
             self.assignments.brokers_changed()
+
+    def metadata_applied(self) -> None:
+        """Roles were taken: tell the controller, for whom creators of topics may wait (C9)."""
+        if self.lifecycle is not None:
+            self.lifecycle.hurry()
+
+    def _is_registered(self, image: Image) -> bool:
+        """R8: older metadata than this life's registration gives no role, and says nothing about what is on disk."""
+        broker = image.brokers.get(self.settings.node_id)
+        return broker is not None and broker.incarnation_id == self.incarnation_id
 
     def _hurry_followers(self) -> None:
         """Roles changed: followers that wait here for records may have partitions to add, so let them ask again."""
