@@ -16,7 +16,9 @@ from hightide.wire.versions import VALID_VERSIONS
 if TYPE_CHECKING:
     from hightide.node.node import Node
 
-PURPOSE = "controller"
+# A connection answers in order, and creating a topic waits for heartbeats: what is urgent has a connection to itself.
+PURPOSES = {56: "in-sync changes", 62: "heartbeats", 63: "heartbeats"}
+FORWARDED = "forwarded"
 RETRY_SECONDS = 0.05
 TIMEOUT_SECONDS = 30.0  # Kafka's request.timeout.ms
 _TRANSIENT = {
@@ -67,5 +69,5 @@ class ControllerLink:
         if leader == node.settings.node_id:
             reply: Any = await controller_commands.run(node, message, version)
             return cast(Answer, reply)
-        connection = await node.controller_peers.connection(leader, PURPOSE)
+        connection = await node.controller_peers.connection(leader, PURPOSES.get(message.api_key, FORWARDED))
         return await connection.call(message, answer, version=version, timeout=max(0.1, left))

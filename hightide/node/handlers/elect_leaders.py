@@ -1,4 +1,4 @@
-"""ElectLeaders (43), versions 0-2: an operator asks for preferred leaders, or for any where nobody else is left (R7)."""
+"""ElectLeaders (43), versions 0-2: an operator asks for preferred leaders, or for any at the price of records (R7)."""
 
 from typing import TYPE_CHECKING
 
