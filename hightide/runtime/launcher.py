@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hightide.node.configuration_text import parse_properties
@@ -121,9 +121,16 @@ class LocalCluster:
 
     def start_node(self, node_id: int, timeout: float = READY_TIMEOUT_SECONDS) -> None:
         """Start one node that is not running and wait until it answers."""
-        node = self.node(node_id)
-        self._launch(node)
-        _await_ready(node, timeout)
+        self.launch_node(node_id)
+        self.await_node(node_id, timeout)
+
+    def launch_node(self, node_id: int) -> None:
+        """Start one node that is not running; `await_node` waits for it."""
+        self._launch(self.node(node_id))
+
+    def await_node(self, node_id: int, timeout: float = READY_TIMEOUT_SECONDS) -> None:
+        """Wait until a launched node answers; once per launch. LaunchError when it does not."""
+        _await_ready(self.node(node_id), timeout)
 
     def node(self, node_id: int) -> LocalNode:
         """A node by its id."""
@@ -131,11 +138,17 @@ class LocalCluster:
 
     def stop(self, timeout: float = STOP_TIMEOUT_SECONDS) -> None:
         """End every node cleanly, and with SIGKILL those that take longer. Idempotent."""
-        for node in self.nodes:
+        self.stop_nodes([node.id for node in self.nodes], timeout)
+
+    def stop_nodes(self, node_ids: Iterable[int], timeout: float = STOP_TIMEOUT_SECONDS) -> list[LocalNode]:
+        """The same with some of them, all at once; answers those that had to be killed."""
+        nodes = [self.node(node_id) for node_id in node_ids]
+        for node in nodes:
             if node.running and node.process is not None:
                 node.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + timeout
-        for node in self.nodes:
+        killed = []
+        for node in nodes:
             if node.process is None:
                 continue
             try:
@@ -143,7 +156,9 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 node.process.kill()
                 node.process.wait()
+                killed.append(node)
             _close_output(node.process)
+        return killed
 
     def await_death(self) -> LocalNode | None:
         """Wait until a running node ends, and name it; None when none runs. Its output ends when it does."""

@@ -305,11 +305,17 @@ class SocketListener:
 
 
 class SocketNetwork:
-    """`node.ports.Network` on TCP."""
+    """`node.ports.Network` on TCP. Outgoing connections come from `source_host`, where one is given."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        frame_bytes_max: int = limits.FRAME_BYTES_MAX,
+        source_host: str | None = None,
+    ) -> None:
         self.loop = loop
         self._frame_bytes_max = frame_bytes_max
+        self._source_host = source_host
 
     def wrap(self, sock: socket.socket, peer: str) -> SocketConnection:
         """Make a connected socket ours."""
@@ -339,6 +345,8 @@ class SocketNetwork:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             try:
+                if self._source_host is not None:
+                    sock.bind((self._source_host, 0))
                 await self.loop.sock_connect(sock, address)
             except OSError as caught:
                 sock.close()

@@ -54,7 +54,7 @@ def run_server(settings: "Settings") -> int:
 
 async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
     lock = lock_directory(settings.log_directory)
-    world = RealWorld(loop, settings.socket_request_max_bytes)
+    world = RealWorld(loop, settings.socket_request_max_bytes, settings.source_host)
     node = Node(world, settings)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

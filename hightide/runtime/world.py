@@ -21,9 +21,14 @@ class SystemEntropy:
 class RealWorld:
     """`node.ports.World` on the running loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        frame_bytes_max: int = limits.FRAME_BYTES_MAX,
+        source_host: str | None = None,
+    ) -> None:
         self.clock = LoopClock(loop)
-        self.network = SocketNetwork(loop, frame_bytes_max)
+        self.network = SocketNetwork(loop, frame_bytes_max, source_host)
         self.files = OsFiles()
         self.syncer = ThreadSyncer(loop)
         self.entropy = SystemEntropy()

@@ -119,6 +119,12 @@ def _network() -> Iterable[Setting]:
         "The security protocol of each listener; PLAINTEXT is the one available.",
         check_protocol_map,
     )
+    yield _fixed(
+        "hightide.source.host",
+        STRING,
+        None,
+        "The address that connections to other nodes come from; when it is not set, the system chooses.",
+    )
     yield _dynamic("max.connections", INT, str(CONNECTIONS_MAX), "How many connections are accepted.", at_least(0))
     yield _dynamic(
         "max.connections.per.ip", INT, str(INT32_MAX), "How many connections one address may have.", at_least(0)

@@ -45,6 +45,7 @@ class BrokerSettings:
     listeners: list[str]
     advertised_listeners: list[str] | None
     listener_security_protocol_map: str
+    source_host: str | None
     cluster_id: str | None
     controller_quorum_voters: list[str]
     controller_listener_names: list[str]
