@@ -364,7 +364,7 @@ class QuorumReplica:
     def _ask_around(self, now: float) -> None:
         """Ask every voter whether it would grant a vote, before an epoch is spent on it (KIP-996)."""
         self._set_leader(NO_BROKER)
-        if not self._rules.r9_prevote:
+        if not self._rules.r9_prevote and not self._is_silenced:
             self._stand(now, self.epoch + 1, all_voters=False)
             return
         self.role = Role.PROSPECTIVE

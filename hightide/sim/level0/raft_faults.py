@@ -37,7 +37,7 @@ class RaftFaults:
             (2, self._resign),
             (1.5, self._cast_doubt),
             (1, self._doubt_everybody),
-            (0.5, self._wipe),
+            (1.5, self._wipe),
         )
         world.kernel.after(self._pause_between(), self._strike)
 

@@ -4,7 +4,7 @@ What survives what: `kill` keeps every written byte, `lose_power` only what was 
 a vote that was being stored is there or not. Everything of the process (the machine, parked fetches) is gone with it.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from hightide.errors import ErrorCode
 from hightide.replication.effects import AppendFetched, AppendLeaderChange, HighWatermarkMoved, StartEpoch, TruncateTo
@@ -59,8 +59,10 @@ if TYPE_CHECKING:
 FETCH_WAIT_SECONDS = 0.5
 REQUEST_TIMEOUT_SECONDS = 1.0
 BATCHES_PER_FETCH = 20
+VOTE_SYNCS = 3  # the file, its rename, the directory
 SNAPSHOT_PIECES = 3
 LATER = float("inf")
+EVENT_CODES = {kind: number for number, kind in enumerate(get_args(QuorumEvent))}
 
 
 class Asked(NamedTuple):
@@ -100,7 +102,6 @@ class RaftNode:
         self._fetch_sent_at = 0.0
         self._fetch_checked_at = LATER
         self._incoming: list[Batch] = []
-        self._incoming_of: FetchFrom | None = None
         self._load: LoadSnapshot | None = None
         self._pieces_left = 0
         self._answered_at: dict[int, tuple[int, float]] = {}
@@ -183,14 +184,17 @@ class RaftNode:
         machine = self.machine
         assert machine is not None
         world = self.world
+        kernel = world.kernel
         do = self._do
         for effect in machine.handle(event):
             do[type(effect)](effect)
-        world.note(self, event)
+        kernel.trace.note(
+            kernel.now, self.id, EVENT_CODES[type(event)], machine.epoch, machine.high_watermark, self.log.end
+        )
         if machine.role is not self._role:
             before, self._role = self._role, machine.role
             world.invariants.roles(self, before)
-            if world.kernel.trace.keeps_lines:
+            if kernel.trace.keeps_lines:
                 world.say(f"node {self.id} is {machine.role.value} in epoch {machine.epoch}")
         if self._log_event is not None:
             log_event, self._log_event = self._log_event, None
@@ -198,7 +202,7 @@ class RaftNode:
         deadline = machine.next_deadline
         if deadline is not None and deadline < self._timer_at:
             self._timer_at = deadline
-            world.kernel.at(deadline, self._timer, self.life)
+            kernel.at(deadline, self._timer, self.life)
 
     def _timer(self, life: int) -> None:
         """The newest deadline counts: a timer that comes too early sets itself again."""
@@ -223,7 +227,8 @@ class RaftNode:
 
     def _persist_vote(self, effect: PersistVote) -> None:
         self._saving = effect
-        self.world.kernel.after(self.world.sync_seconds(self), self._vote_stored, self.life, effect)
+        seconds = VOTE_SYNCS * self.world.sync_seconds(self)
+        self.world.kernel.after(seconds, self._vote_stored, self.life, effect)
 
     def _vote_stored(self, life: int, effect: PersistVote) -> None:
         if life != self.life or self.machine is None:
@@ -251,18 +256,14 @@ class RaftNode:
         self._write([Batch(end, end + 1, effect.epoch, LEADER_CHANGE)])
 
     def _append_fetched(self, effect: AppendFetched) -> None:
-        """R21: only what follows the own end, and nothing newer than the leader."""
+        """R21: only what follows the own end, and nothing newer than the leader. No leader ever sends anything else."""
         end = self.log.end
         for batch in self._incoming:
             if batch.base != end or batch.epoch > effect.leader_epoch:
-                self.world.kernel.after(0.0, self._refuse_records, self.life, self._incoming_of)
-                return
+                name = "I17" if end == self.log.start else "I19"
+                raise InvariantError(name, f"node {self.id} ends at {end} and cannot go on with {batch}")
             end = batch.end
         self._write(self._incoming)
-
-    def _refuse_records(self, life: int, fetch: FetchFrom) -> None:
-        if life == self.life and self.machine is not None:
-            self.handle(QuorumFetchFailed(fetch, self.world.kernel.now))
 
     def _write(self, batches: list[Batch]) -> None:
         self.log.append(batches)
@@ -423,7 +424,7 @@ class RaftNode:
         """An answer came with these records."""
         if event.fetch == self.fetch_under_way:
             self.fetch_under_way = None
-        self._incoming, self._incoming_of = batches, event.fetch
+        self._incoming = batches
         self.handle(event)
 
     def fetched(self, event: QuorumFetched) -> None:

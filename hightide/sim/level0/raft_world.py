@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from hightide.replication.quorum import QuorumTimeouts, Role
 from hightide.replication.quorum_effects import FetchFrom
-from hightide.replication.quorum_events import QuorumEvent, QuorumFetchFailed, ResignationRequested
+from hightide.replication.quorum_events import QuorumFetchFailed, ResignationRequested
 from hightide.replication.voters import Voter, VoterSet
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.level0.kernel import InvariantError, Kernel
@@ -18,11 +18,6 @@ from hightide.sim.level0.raft_node import RaftNode
 Message = Callable[[RaftNode, float], None]
 SYNC_SECONDS = 0.0005
 CONVERGENCE_SECONDS = 40.0
-EVENT_CODES: dict[type, int] = {}
-
-
-def _code(kind: type) -> int:
-    return EVENT_CODES.setdefault(kind, sum(map(ord, kind.__name__)))
 
 
 class RaftWorld:
@@ -79,28 +74,23 @@ class RaftWorld:
         """A line of the timeline."""
         self.kernel.trace.say(self.kernel.now, text)
 
-    def note(self, node: RaftNode, event: QuorumEvent) -> None:
-        """Take an event into the trace."""
-        machine = node.machine
-        assert machine is not None
-        kernel = self.kernel
-        kernel.trace.note(kernel.now, node.id, _code(type(event)), machine.epoch, machine.high_watermark, node.log.end)
-
     # ------------------------------------------------------------------ network and disks
 
     def send(self, source: RaftNode, target: int, life: int | None, message: Message) -> None:
         """Let a message arrive later at a node; an answer only in the life that asked."""
-        random = self._network
-        if (source.id, target) in self.blocked or random.random() < self.loss:
+        if self.blocked and (source.id, target) in self.blocked:
+            return
+        chance = self._network.random
+        if self.loss and chance() < self.loss:
             return
         kernel = self.kernel
-        kernel.after(self.delay * (0.2 + random.random()), self._arrive, source.id, target, life, message)
-        if self.duplicates and random.random() < self.duplicates:
-            kernel.after(self.delay * 20 * random.random(), self._arrive, source.id, target, life, message)
+        kernel.after(self.delay * (0.2 + chance()), self._arrive, source.id, target, life, message)
+        if self.duplicates and chance() < self.duplicates:
+            kernel.after(self.delay * 20 * chance(), self._arrive, source.id, target, life, message)
 
     def _arrive(self, source: int, target: int, life: int | None, message: Message) -> None:
         node = self.nodes[target]
-        if (source, target) in self.blocked or (life is not None and life != node.life):
+        if (self.blocked and (source, target) in self.blocked) or (life is not None and life != node.life):
             return
         if node.machine is None:
             if life is None:
