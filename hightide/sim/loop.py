@@ -9,7 +9,7 @@ import asyncio
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeVar, TypeVarTuple
 
 from hightide.sim.clock import MachineTime
 from hightide.sim.scheduler import Scheduler
@@ -98,7 +98,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """The monotonic clock of this process's machine."""
         return self.machine_time.monotonic()
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> SimulatedHandle:
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> SimulatedHandle:
         handle = SimulatedHandle(self, callback, args, context)
         if not self.is_dead:
             self.scheduler.soon(handle)
@@ -107,8 +109,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_later(
         self,
         delay: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> SimulatedHandle:
         return self.call_at(self.machine_time.monotonic() + delay, callback, *args, context=context)
@@ -116,8 +118,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[[Unpack[Ts]], object],
-        *args: Unpack[Ts],
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> SimulatedHandle:
         handle = SimulatedHandle(self, callback, args, context, when)

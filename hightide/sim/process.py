@@ -101,6 +101,10 @@ class SimulatedProcess:
         except (StartError, StorageError, OSError) as error:
             self._end(f"could not start: {error}")
             return
+        except Exception as error:
+            self.world.unexpected(self.name, "a start failed", error)
+            self._end("crashes")
+            return
         self.condition = Condition.UP
         self.world.trace.say(self.name, "is ready")
         await node.failed.wait()
@@ -118,6 +122,9 @@ class SimulatedProcess:
             await node.stop()
         except (StorageError, OSError) as error:
             self._end(f"could not stop cleanly: {error}")
+        except Exception as error:
+            self.world.unexpected(self.name, "a stop failed", error)
+            self._end("crashes")
         else:
             self._end("stopped cleanly")
 

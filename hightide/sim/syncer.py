@@ -24,6 +24,10 @@ class DiskSpeed:
     __slots__ = ("sync_seconds",)
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """A good disk."""
         self.sync_seconds = SYNC_SECONDS
 
 

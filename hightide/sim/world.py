@@ -115,7 +115,7 @@ class World:
         """The event loop of another process."""
         # At run time AbstractEventLoop has no abstract methods; those we leave out raise, and shall.
         loop = SimulatedLoop(self.scheduler, name, machine_time)  # type: ignore[abstract]
-        loop.on_exception = lambda context: self._unexpected(name, context)
+        loop.on_exception = lambda context: self.unexpected(name, context["message"], context.get("exception"))
         self._loops = [each for each in self._loops if not each.is_dead]
         self._loops.append(loop)
         return loop
@@ -143,10 +143,10 @@ class World:
             if not loop.is_dead:
                 loop.die(_nothing)
 
-    def _unexpected(self, name: str, context: dict[str, Any]) -> None:
-        error = context.get("exception")
+    def unexpected(self, name: str, what: str, error: BaseException | None) -> None:
+        """An exception that nobody expected (K20)."""
         detail = f": {type(error).__name__}: {error}" if error is not None else ""
-        self.trace.report("K20", f"{name}: {context.get('message')}{detail}{_place(error)}")
+        self.trace.report("K20", f"{name}: {what}{detail}{_place(error)}")
 
 
 class _LogHandler(logging.Handler):
@@ -162,8 +162,7 @@ class _LogHandler(logging.Handler):
             return
         trace = self._world.trace
         if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
-            trace.report("K20", f"{loop.name}: {record.getMessage()}: {type(error).__name__}: {error}{_place(error)}")
+            self._world.unexpected(loop.name, record.getMessage(), record.exc_info[1])
         elif record.levelno >= logging.WARNING:
             trace.say(loop.name, record.getMessage())
 

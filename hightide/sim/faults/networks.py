@@ -1,0 +1,74 @@
+"""Networks that are cut, slow or lossy, and connections that break."""
+
+import asyncio
+from random import Random
+
+from hightide.sim.faults.site import Site
+
+DELAY_SECONDS_MAX = 5.0
+LOSS_MAX = 0.3
+
+
+async def cut(site: Site, random: Random, seconds: float) -> bool:
+    return await _without(site, _both_ways(site, site.pick(random).name), seconds)
+
+
+async def cut_client(site: Site, random: Random, seconds: float) -> bool:
+    return await _without(site, _both_ways(site, random.choice(list(site.world.clients))), seconds)
+
+
+async def cut_one_way(site: Site, random: Random, seconds: float) -> bool:
+    host = site.pick(random).name
+    others = random.choice((site.others(host), [node.name for node in site.nodes if node.name != host]))
+    pairs = [(host, other) for other in others] if random.random() < 0.5 else [(other, host) for other in others]
+    return await _without(site, pairs, seconds)
+
+
+async def split(site: Site, random: Random, seconds: float) -> bool:
+    hosts = [*site.world.processes, *site.world.clients]
+    left = [host for host in hosts if random.random() < 0.5]
+    right = [host for host in hosts if host not in left]
+    return await _without(
+        site, [(a, b) for one, two in ((left, right), (right, left)) for a in one for b in two], seconds
+    )
+
+
+def _both_ways(site: Site, host: str) -> list[tuple[str, str]]:
+    return [pair for other in site.others(host) for pair in ((host, other), (other, host))]
+
+
+async def _without(site: Site, pairs: list[tuple[str, str]], seconds: float) -> bool:
+    network = site.world.network
+    for source, target in pairs:
+        network.cut(source, target)
+    await asyncio.sleep(seconds)
+    for source, target in pairs:
+        network.restore(source, target)
+    return bool(pairs)
+
+
+async def slow_network(site: Site, random: Random, seconds: float) -> bool:
+    slow = random.random() ** 3 * DELAY_SECONDS_MAX
+    return await _worse(site, random, seconds, (0.0, slow), 0.0)
+
+
+async def lossy_network(site: Site, random: Random, seconds: float) -> bool:
+    return await _worse(site, random, seconds, None, random.random() * LOSS_MAX)
+
+
+async def _worse(site: Site, random: Random, seconds: float, delay: tuple[float, float] | None, loss: float) -> bool:
+    network = site.world.network
+    pairs = _both_ways(site, site.pick(random).name)
+    for source, target in pairs:
+        link = network.link(source, target)
+        link.loss = loss
+        link.delay_seconds = delay or link.delay_seconds
+    await asyncio.sleep(seconds)
+    for source, target in pairs:
+        network.restore(source, target)
+    return True
+
+
+async def reset(site: Site, random: Random, _: float) -> bool:
+    host = site.pick(random).name
+    return sum(site.world.network.reset_connections(host, other) for other in site.others(host)) > 0

@@ -1,0 +1,64 @@
+"""Where faults happen: the nodes, the clients, who is kept down on purpose, and the supervisor of the others."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+
+from hightide.sim.process import Condition, SimulatedProcess
+from hightide.sim.world import World
+
+SUPERVISOR_SECONDS = 0.5  # how long a process that died by itself stays dead
+
+
+class Site:
+    """Where faults happen: the nodes, the clients, and who is kept down on purpose."""
+
+    def __init__(self, world: World, nodes: list[SimulatedProcess]) -> None:
+        self.world = world
+        self.nodes = nodes
+        self.kept_down: Counter[str] = Counter()
+        self._down_since: dict[str, float] = {}
+
+    def pick(self, random: Random) -> SimulatedProcess:
+        """Some node."""
+        return random.choice(self.nodes)
+
+    def others(self, host: str) -> list[str]:
+        """Every other host."""
+        return [name for name in (*self.world.processes, *self.world.clients) if name != host]
+
+    async def supervise(self) -> None:
+        """Start what died by itself, until cancelled."""
+        while True:
+            for node in self.nodes:
+                if node.condition is not Condition.DOWN or self.kept_down[node.name]:
+                    self._down_since.pop(node.name, None)
+                elif self.world.now - self._down_since.setdefault(node.name, self.world.now) >= SUPERVISOR_SECONDS:
+                    node.start()
+            await asyncio.sleep(SUPERVISOR_SECONDS / 2)
+
+    async def keep_down(self, nodes: Iterable[SimulatedProcess], seconds: float) -> None:
+        """They stay down for a while, then start."""
+        nodes = list(nodes)
+        self.kept_down.update(node.name for node in nodes)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.kept_down.subtract(node.name for node in nodes)
+        for node in nodes:
+            if not self.kept_down[node.name]:
+                node.start()
+
+    def heal(self) -> None:
+        """Nothing is wrong any more, but what has been done."""
+        self.kept_down.clear()
+        self.world.network.heal()
+        for node in self.nodes:
+            node.disk.heal()
+            node.disk.crash_at(0)
+            node.disk.capacity = None
+            node.speed.reset()
+            node.time.drift(1.0)
+            node.resume()
+            node.start()
