@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from hightide.node.configuration_text import parse_properties
@@ -138,17 +138,11 @@ class LocalCluster:
 
     def stop(self, timeout: float = STOP_TIMEOUT_SECONDS) -> None:
         """End every node cleanly, and with SIGKILL those that take longer. Idempotent."""
-        self.stop_nodes([node.id for node in self.nodes], timeout)
-
-    def stop_nodes(self, node_ids: Iterable[int], timeout: float = STOP_TIMEOUT_SECONDS) -> list[LocalNode]:
-        """The same with some of them, all at once; answers those that had to be killed."""
-        nodes = [self.node(node_id) for node_id in node_ids]
-        for node in nodes:
+        for node in self.nodes:
             if node.running and node.process is not None:
                 node.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + timeout
-        killed = []
-        for node in nodes:
+        for node in self.nodes:
             if node.process is None:
                 continue
             try:
@@ -156,9 +150,7 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 node.process.kill()
                 node.process.wait()
-                killed.append(node)
             _close_output(node.process)
-        return killed
 
     def await_death(self) -> LocalNode | None:
         """Wait until a running node ends, and name it; None when none runs. Its output ends when it does."""
