@@ -409,6 +409,8 @@ class QuorumReplica:
         return self.doubtful and self._rules.r17_doubtful_voters
 
     def _vote_answered(self, event: VoteAnswered) -> None:
+        if event.voter == event.leader and event.epoch == self.epoch:
+            self._lost_leader = NO_BROKER  # it speaks for itself: not lost at all
         if self._learn(event.leader, event.epoch, event.now) or event.epoch != self.epoch or self._round is None:
             return
         if self.role is (Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE):

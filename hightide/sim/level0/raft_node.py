@@ -82,6 +82,7 @@ class RaftNode:
         self.id = node_id
         self.machine: QuorumReplica | None = None
         self.life = 0
+        self.batches_per_fetch = BATCHES_PER_FETCH
         self.paused_until = 0.0
         # The disk.
         self.directory_id = directory_id
@@ -227,8 +228,7 @@ class RaftNode:
 
     def _persist_vote(self, effect: PersistVote) -> None:
         self._saving = effect
-        seconds = VOTE_SYNCS * self.world.sync_seconds(self)
-        self.world.kernel.after(seconds, self._vote_stored, self.life, effect)
+        self.world.after_syncs(self, VOTE_SYNCS, self._vote_stored, self.life, effect)
 
     def _vote_stored(self, life: int, effect: PersistVote) -> None:
         if life != self.life or self.machine is None:
@@ -281,9 +281,7 @@ class RaftNode:
     def _sync(self) -> None:
         if not self._is_syncing and self.log.synced_end < self.log.end:
             self._is_syncing = True
-            self.world.kernel.after(
-                self.world.sync_seconds(self), self._synced, self.life, self.log.end, self.log.generation
-            )
+            self.world.after_syncs(self, 1, self._synced, self.life, self.log.end, self.log.generation)
 
     def _synced(self, life: int, end: int, generation: int) -> None:
         if life != self.life or self.machine is None or self._is_delayed(self._synced, life, end, generation):
@@ -438,7 +436,7 @@ class RaftNode:
         if effect.error or effect.diverging is not None or effect.snapshot is not None:
             self._send_answer(effect, effect.high_watermark, [])
             return
-        batches = self.log.read(effect.offset, BATCHES_PER_FETCH)
+        batches = self.log.read(effect.offset, self.batches_per_fetch)
         request = effect.request
         assert isinstance(request, Asked)
         if batches or request.high_watermark < effect.high_watermark:
@@ -456,7 +454,7 @@ class RaftNode:
         assert machine is not None
         parked, self._parked = self._parked, []
         for due, answer in parked:
-            batches = self.log.read(answer.offset, BATCHES_PER_FETCH)
+            batches = self.log.read(answer.offset, self.batches_per_fetch)
             request = answer.request
             assert isinstance(request, Asked)
             if batches or machine.high_watermark > request.high_watermark:

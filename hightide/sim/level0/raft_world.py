@@ -17,6 +17,7 @@ from hightide.sim.level0.raft_node import RaftNode
 
 Message = Callable[[RaftNode, float], None]
 SYNC_SECONDS = 0.0005
+SLOW_SYNC_SECONDS_MAX = 3.0
 CONVERGENCE_SECONDS = 40.0
 
 
@@ -113,13 +114,13 @@ class RaftWorld:
         if node.machine is not None and node.life == life and self.nodes[fetch.to].machine is None:
             node.handle(QuorumFetchFailed(fetch, self.kernel.now, refused=True))
 
-    def sync_seconds(self, node: RaftNode) -> float:
-        """How long the disk takes now."""
-        seconds = SYNC_SECONDS * (0.5 + self._disks.random())
+    def after_syncs(self, node: RaftNode, count: int, action: Callable[..., None], *arguments: object) -> None:
+        """Do something when the disk of a node has synced so many files; sometimes that takes seconds."""
+        seconds = count * SYNC_SECONDS * (0.5 + self._disks.random())
         slow_until = self.slow_until.get(node.id)
         if slow_until is not None and self.kernel.now < slow_until:
-            seconds += self._disks.random() * 3.0
-        return seconds
+            seconds += self._disks.random() * SLOW_SYNC_SECONDS_MAX
+        self.kernel.after(seconds, action, *arguments)
 
     # ------------------------------------------------------------------ the client, and what nodes report
 
