@@ -238,17 +238,27 @@ class LogDirectory:
             self.write_checkpoints()
 
     def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
-        """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake."""
+        """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake.
+
+        CorruptionError when it is not there but was, or when nothing tells whose it is (R17).
+        """
         stored = self.partitions.topic_id(partition)
         if stored != topic_id:
+            # Both before anything remembered of it is forgotten.
             if stored is None:
-                self.partitions.check_unclaimed(partition)  # before anything remembered of it is forgotten (R17)
+                self.partitions.check_unclaimed(partition)
+            self._check_not_lost(partition, topic_id)
             self.forget(partition, topic_id)
             with self._mutex:
                 for checkpoint in self._checkpoints:
                     if checkpoint.names(partition):
                         self.guarded(checkpoint.write)
         return self.guarded(lambda: self.partitions.open(partition, topic_id, token(16).hex()))
+
+    def _check_not_lost(self, partition: TopicPartition, topic_id: bytes) -> None:
+        synced_end = self.synced_ends.end(PartitionKey(topic_id, partition.partition))
+        if synced_end and self._rules.r17_quarantine_synced_corruption:
+            raise CorruptionError(f"{self.path}/{partition} is gone, but was synced up to {synced_end}")
 
     def forget(self, partition: TopicPartition, topic_id: bytes) -> None:
         """The log is deleted; the files follow with the next checkpoint."""

@@ -313,6 +313,32 @@ def test_i31_a_flipped_bit_after_a_clean_stop_is_found_when_it_is_read() -> None
     assert run(a_bit_turns(ALL_ON, clean=True)) == []
 
 
+async def a_directory_is_lost(rules: Rules) -> list[str]:
+    """Somebody removed it, or a repair of the file system did."""
+    disk = SimulatedDisk()
+    broker = await MemoryBroker(disk, rules=rules).start()
+    await broker.call(create_topic("t", partitions=2), 7)
+    acknowledged = [b"%d" % number for number in range(3)]
+    for value in acknowledged:
+        assert (await produced(broker, value)).error_code == 0
+    await broker.node.stop()
+    disk.kill()
+    for path in disk.image():
+        if path.startswith("data/t-0/"):
+            disk.lose(path)
+    disk.lose("data/t-0")
+    again = await MemoryBroker(disk, seed=1, rules=rules).start()
+    broken = await broken_promises(again, acknowledged)
+    assert (await produced(again, b"other", partition=1)).error_code == 0
+    again.die()
+    return broken
+
+
+def test_r17_a_lost_directory_is_not_taken_for_a_new_one() -> None:
+    assert run(a_directory_is_lost(ALL_ON)) == []
+    assert run(a_directory_is_lost(ALL_ON.without("r17_quarantine_synced_corruption"))) != []
+
+
 # R22
 
 
