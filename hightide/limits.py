@@ -14,6 +14,7 @@ WRITE_DEADLINE_SECONDS = 10.0  # a peer that accepts no byte for this long is go
 PARKED_PRODUCES_PER_CONNECTION = 5  # librdkafka's and Java's in-flight maximum for idempotent producers
 PARKED_PRODUCE_BYTES_PER_CONNECTION = 64 * MIB  # what one client may have on its way to the disk
 CONNECTIONS_MAX = 10_000  # each has a receive buffer: 625 MiB when all are idle
+DESCRIPTORS_KEPT = 128  # of those the process may open: for checkpoints, directory syncs, modules that load late
 REQUEST_WAIT_SECONDS_MAX = 300.0  # longer wishes are answered then: who asked may be gone without our noticing
 FETCH_SESSIONS_MAX = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
 FETCH_SESSION_PARTITIONS_MAX = 100_000  # of one session; a cluster has no more either

@@ -5,14 +5,17 @@ a file replaced atomically, three syncs that the loop must not wait for. At most
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from hightide.errors import StorageError
 from hightide.node.ports import Clock, Syncer, Timer
-from hightide.storage.directory import LogDirectory
+from hightide.storage.directory import NO_DESCRIPTORS, LogDirectory
 from hightide.storage.log import Log
 from hightide.types import TopicPartition
+
+log = logging.getLogger("hightide.checkpoints")
 
 INTERVAL_SECONDS = 5.0  # Kafka's replica.high.watermark.checkpoint.interval.ms
 SOON_SECONDS = 0.1
@@ -76,7 +79,7 @@ class Checkpoints:
         self._logs = logs
         self._failed = failed
         self._timer: Timer | None = None
-        self._observers: list[asyncio.Future[None]] = []
+        self._observers: list[asyncio.Future[bool]] = []
         self._is_writing = False
         self._is_stopped = False
 
@@ -90,14 +93,15 @@ class Checkpoints:
             self._timer.cancel()
             self._timer = self._clock.call_later(SOON_SECONDS, self._begin)
 
-    async def write(self) -> None:
-        """Write the offsets as they are now; durable when this returns."""
+    async def write(self) -> bool:
+        """Write the offsets as they are now; durable when this returns True."""
         while self._is_writing:
             await self._next_done()
-        if not self._is_stopped:
-            done = self._next_done()
-            self._begin()
-            await done
+        if self._is_stopped:
+            return False
+        done = self._next_done()
+        self._begin()
+        return await done
 
     def stop(self) -> None:
         """Write no more; `write_now` still works."""
@@ -115,7 +119,7 @@ class Checkpoints:
         """Write in this thread: at the end, when nobody waits for the loop."""
         _Write(self._directory, self._logs()).sync()
 
-    def _next_done(self) -> "asyncio.Future[None]":
+    def _next_done(self) -> "asyncio.Future[bool]":
         done = asyncio.get_running_loop().create_future()
         self._observers.append(done)
         return done
@@ -129,7 +133,7 @@ class Checkpoints:
         self._is_writing = True
         try:
             write = _Write(self._directory, self._logs())
-        except StorageError as error:
+        except (OSError, StorageError) as error:
             self._done(error)
         else:
             self._syncer.sync([write], self._done)
@@ -139,8 +143,11 @@ class Checkpoints:
         observers, self._observers = self._observers, []
         for observer in observers:
             if not observer.done():
-                observer.set_result(None)
-        if error is not None:
+                observer.set_result(error is None)
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTORS:
+            log.warning("the checkpoints have to wait: %s", error)
+        elif error is not None:
             self._failed(error)
-        elif not (self._is_stopped or self._timer or self._is_writing):
+            return
+        if not (self._is_stopped or self._timer or self._is_writing):
             self._timer = self._clock.call_later(INTERVAL_SECONDS, self._begin)

@@ -93,7 +93,8 @@ class Housekeeping:
                 self._guarded(partial(partition.log.apply_retention, start))
             await asyncio.sleep(0)
         starts = [partition.log.start for partition in partitions]
-        await node.checkpoints.write()
+        if not await node.checkpoints.write():
+            return
         for partition, start in zip(partitions, starts, strict=True):
             if partition.offline_reason is None:
                 # Not further than what was checkpointed: DeleteRecords may have moved the start on meanwhile.

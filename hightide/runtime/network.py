@@ -32,11 +32,12 @@ class SocketConnection:
 
     __slots__ = (
         "_buffer", "_buffered", "_closed", "_corked", "_deadline", "_delivering", "_fd", "_finishing", "_loop",
-        "_out", "_paused", "_reading", "_receiver", "_socket", "_writing", "peer",
+        "_out", "_paused", "_reading", "_receiver", "_socket", "_writing", "on_closed", "peer",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
         self.peer = peer
+        self.on_closed: Callable[[], None] | None = None
         self._loop = loop
         self._socket = sock
         self._fd = sock.fileno()
@@ -250,6 +251,8 @@ class SocketConnection:
         self._out.clear()
         self._socket.close()
         # Each holds the other: parted, they and the receive buffer go at once, not when the collector comes by.
+        if self.on_closed is not None:
+            self.on_closed()
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             self._loop.call_soon(receiver.closed)
@@ -288,7 +291,12 @@ class SocketListener:
                 self._loop.remove_reader(self._socket.fileno())
                 self._again = self._loop.call_later(ACCEPT_AGAIN_SECONDS, self.start)
                 return
+            if self._network.accepted >= self._network.accepted_max:
+                sock.close()
+                continue
             connection = self._network.wrap(sock, f"{address[0]}:{address[1]}")
+            self._network.accepted += 1
+            connection.on_closed = self._network.accepted_closed
             receiver = self._accept(connection)
             if receiver is None:
                 connection.close()
@@ -314,8 +322,15 @@ class SocketNetwork:
         source_host: str | None = None,
     ) -> None:
         self.loop = loop
+        self.accepted = 0
+        self.accepted_max = limits.CONNECTIONS_MAX
+        """Connections that others may open. Segments need descriptors too: see `RealWorld`."""
         self._frame_bytes_max = frame_bytes_max
         self._source_host = source_host
+
+    def accepted_closed(self) -> None:
+        """One of the accepted connections is gone."""
+        self.accepted -= 1
 
     def wrap(self, sock: socket.socket, peer: str) -> SocketConnection:
         """Make a connected socket ours."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 
 from hightide import limits
 from hightide.runtime.clock import LoopClock
@@ -18,6 +19,12 @@ class SystemEntropy:
         return os.urandom(length)
 
 
+def _descriptors_for_connections() -> int:
+    """Half of what the process may open: whoever connects very often must not keep a segment from being rolled."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, (soft - limits.DESCRIPTORS_KEPT) // 2)
+
+
 class RealWorld:
     """`node.ports.World` on the running loop."""
 
@@ -29,6 +36,7 @@ class RealWorld:
     ) -> None:
         self.clock = LoopClock(loop)
         self.network = SocketNetwork(loop, frame_bytes_max, source_host)
+        self.network.accepted_max = min(limits.CONNECTIONS_MAX, _descriptors_for_connections())
         self.files = OsFiles()
         self.syncer = ThreadSyncer(loop)
         self.entropy = SystemEntropy()

@@ -45,7 +45,8 @@ SYNCED_ENDS_FILE = "synced-ends"
 CLEAN_MARK_FILE = ".kafka_cleanshutdown"
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-NOT_THE_DISK = (errno.ENOENT, errno.EMFILE, errno.ENFILE)
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+NOT_THE_DISK = (errno.ENOENT, *NO_DESCRIPTORS)
 
 Token = Callable[[int], bytes]
 T = TypeVar("T")

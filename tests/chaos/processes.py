@@ -20,7 +20,8 @@ UNEXPECTED = re.compile(r"^.*(unexpected error|Traceback|never retrieved|Excepti
 class BrokerProcess:
     """`hightide server`. Everything it says goes to one file over all its lives."""
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, *, descriptors_max: int | None = None, **settings: str) -> None:
+        self._descriptors_max = descriptors_max
         self.data_directory = directory / "data"
         self.log_file = directory / "server.log"
         self.port = free_port()
@@ -66,6 +67,8 @@ class BrokerProcess:
         assert not self.is_running
         self.lives += 1
         command = [sys.executable, "-m", "hightide", "server", "--config", str(self._properties)]
+        if self._descriptors_max is not None:
+            command = ["prlimit", f"--nofile={self._descriptors_max}", *command]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd=ROOT

@@ -310,6 +310,26 @@ def test_max_connections_per_ip(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_connections_leave_descriptors_for_files(tmp_path: Path) -> None:
+    """Whatever max.connections says: half of what the process may open is for segments."""
+
+    async def scenario() -> None:
+        async with LiveBroker(tmp_path) as broker:
+            await until(lambda: not broker.node.sessions)
+            assert 0 < broker.world.network.accepted_max <= limits.CONNECTIONS_MAX
+            broker.world.network.accepted_max = 2
+            clients = [await broker.connect() for _ in range(2)]
+            for client in clients:
+                assert await is_served(client)
+            assert await (await broker.connect()).is_closed()
+            clients[0].close()
+            await until(lambda: len(broker.node.sessions) == 1)
+            assert await is_served(await broker.connect())
+            assert broker.world.network.accepted == 2
+
+    run(scenario())
+
+
 def test_idle_connections_are_closed_and_waiting_ones_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with LiveBroker(tmp_path, connections_max_idle_ms="60000") as broker:

@@ -215,6 +215,27 @@ def test_a_partition_that_may_not_open_its_files_is_offline_alone() -> None:
     asyncio.run(scenario())
 
 
+def test_checkpoints_wait_for_a_descriptor() -> None:
+    """And nothing is deleted whose new start could not be noted down: after a crash that would look like a gap."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        broker = await MemoryBroker(disk).start()
+        await broker.call(create_topic("t", retention_ms="1", file_delete_delay_ms="0"), 7)
+        assert await produced(broker, b"of long ago") is ErrorCode.NONE
+        segments = [path for path in disk.image() if path.startswith("data/t-0/") and path.endswith(".log")]
+        disk.fail("create", "/data/*-checkpoint.tmp", code=errno.EMFILE, times=-1)
+        await broker.node.housekeeping.retain()
+        assert not broker.node.failed.is_set()
+        assert set(segments) <= set(disk.image())
+        disk.heal()
+        await broker.node.housekeeping.retain()
+        assert not set(segments) & set(disk.image())
+        await broker.node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_topic_on_a_failing_disk_leaves_nobody_waiting() -> None:
     async def scenario() -> None:
         disk = SimulatedDisk()
