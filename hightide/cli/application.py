@@ -26,6 +26,7 @@ MODULES = {
     "cluster": "clusters",
     "config": "configs",
     "metadata": "metadata_log",
+    "sim": "sim",
 }
 
 

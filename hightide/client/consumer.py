@@ -80,7 +80,7 @@ class Consumer:
         """Every partition that waits for no answer is asked for, unless its leader is still busy with others."""
         under_way = set[TopicPartition]().union(*(partitions for partitions, _ in self._fetches.values()))
         by_leader: defaultdict[int, set[TopicPartition]] = defaultdict(set)
-        for where in self.positions.keys() - under_way:
+        for where in sorted(self.positions.keys() - under_way):  # the same order in every run
             topic = await self._cluster.topic(where.topic)
             by_leader[topic.leader(where.partition).leader].add(where)
         for leader, partitions in by_leader.items():
@@ -89,7 +89,7 @@ class Consumer:
 
     async def _fetch(self, leader: int, partitions: set[TopicPartition]) -> list[FetchedPartition]:
         connection = await self._cluster.broker(leader, FETCH_LANE)
-        topics = [await self._cluster.topic(name) for name in {where.topic for where in partitions}]
+        topics = [await self._cluster.topic(name) for name in sorted({where.topic for where in partitions})]
         offsets = {where: self.positions[where] for where in sorted(partitions)}
         limits, read_committed = self._limits, self._read_committed
         return await fetch(connection, topics, offsets, limits=limits, read_committed=read_committed)

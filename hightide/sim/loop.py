@@ -37,7 +37,8 @@ class SimulatedHandle(asyncio.TimerHandle):
     ) -> None:
         self.loop = loop
         self.deadline = deadline
-        self.sequence = loop.scheduler.number()
+        scheduler = loop.scheduler
+        scheduler.sequence = self.sequence = scheduler.sequence + 1
         self._callback = callback
         self._args = args
         self._context = context
@@ -51,13 +52,6 @@ class SimulatedHandle(asyncio.TimerHandle):
     def when(self) -> float:
         """Its deadline."""
         return 0.0 if self.deadline is None else self.deadline
-
-    def run(self) -> None:
-        """Call it."""
-        if self._context is None:
-            self._callback(*self._args)
-        else:
-            self._context.run(self._callback, *self._args)
 
     def is_due(self) -> bool:
         """Whether its time has come by the clock of its process; if not, it is put back."""

@@ -13,19 +13,26 @@ PERIOD_SECONDS = (2.0, 8.0)
 QUIET_SHARE = 0.25  # of the periods have no fault
 FAULT_SECONDS = (0.2, 8.0)
 DISORDERS = (0.0, 0.05, 0.3, 1.0)
+BROKERS = (1, 3, 3, 3)
 FINALES = ("none", "restart", "kill", "power loss")
 
-# How often each is drawn. What makes a process die counts most: that is where promises are kept or broken.
-SINGLE_KINDS = {
+# How often each is drawn, whatever the number of nodes: a plan of three can be shrunk to one. What makes processes die
+# counts most: that is where promises are kept or broken.
+KINDS = {
     "kill": 6,
     "power loss": 6,
-    "pause": 2,
+    "kill everywhere": 1,
+    "power loss everywhere": 2,
+    "pause": 3,
     "pause and kill": 2,
     "restart": 3,
+    "rolling restart": 1,
     "crash": 6,
     "crash in recovery": 4,
-    "cut": 2,
-    "one-way cut": 2,
+    "cut": 3,
+    "one-way cut": 3,
+    "split": 3,
+    "client cut": 1,
     "slow network": 1,
     "lossy network": 1,
     "reset": 3,
@@ -36,13 +43,6 @@ SINGLE_KINDS = {
     "slow sync": 3,
     "failed sync": 2,
     "failed write": 2,
-}
-CLUSTER_KINDS = SINGLE_KINDS | {
-    "power loss everywhere": 2,
-    "kill everywhere": 1,
-    "split": 3,
-    "client cut": 1,
-    "rolling restart": 1,
 }
 
 
@@ -77,14 +77,16 @@ class Plan(NamedTuple):
         return self._replace(faults=tuple(fault for fault in self.faults if fault.number in numbers))
 
 
-def make_plan(seed: int, brokers: int = 1, duration: float = DURATION_SECONDS) -> Plan:
-    """The plan of a seed."""
+def make_plan(seed: int, brokers: int | None = None, duration: float = DURATION_SECONDS) -> Plan:
+    """The plan of a seed; it decides about the number of brokers too, unless told."""
+    if brokers is None:
+        brokers = Random(f"{seed}:brokers").choice(BROKERS)
     random = Random(f"{seed}:plan")
     return Plan(
         seed,
         brokers,
         random.choice(DISORDERS),
-        tuple(_faults(random, CLUSTER_KINDS if brokers > 1 else SINGLE_KINDS, duration)),
+        tuple(_faults(random, duration)),
         random.choice(FINALES),
         _topic(random, brokers),
         random.randrange(1, 5),
@@ -92,8 +94,8 @@ def make_plan(seed: int, brokers: int = 1, duration: float = DURATION_SECONDS) -
     )
 
 
-def _faults(random: Random, kinds: dict[str, int], duration: float) -> list[Fault]:
-    names, weights = list(kinds), list(kinds.values())
+def _faults(random: Random, duration: float) -> list[Fault]:
+    names, weights = list(KINDS), list(KINDS.values())
     faults: list[Fault] = []
     period = random.uniform(*PERIOD_SECONDS)
     while period < duration:

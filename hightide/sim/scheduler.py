@@ -50,16 +50,12 @@ class Scheduler:
         self._draw = choices.random
         self._ready: deque[SimulatedHandle] = deque()
         self._timers: list[tuple[float, int, SimulatedHandle]] = []
-        self._sequence = 0
+        self.sequence = 0
+        """The number of callbacks made so far: each has its own."""
         self._afterwards: list[Callable[[], None]] = []
         self._is_stopping = False
 
     # ------------------------------------------------------------------ for loops
-
-    def number(self) -> int:
-        """The next number of a callback."""
-        self._sequence += 1
-        return self._sequence
 
     def soon(self, handle: "SimulatedHandle") -> None:
         """Run it at this instant."""
@@ -118,9 +114,9 @@ class Scheduler:
         return True
 
     def _run_ready(self) -> None:
-        """Run everything that is ready at this instant, and what becomes ready by that."""
+        """Run everything that is ready at this instant, and what becomes ready by that. The hottest loop there is."""
         ready, draw, disorder = self._ready, self._draw, self._disorder
-        budget = CALLBACKS_PER_INSTANT_MAX
+        limit = self.steps + CALLBACKS_PER_INSTANT_MAX
         while ready and not self._is_stopping:
             if disorder and len(ready) > 1 and draw() < disorder:
                 index = int(draw() * len(ready))
@@ -134,29 +130,28 @@ class Scheduler:
             if loop.is_paused:
                 loop.held.append(handle)
                 continue
-            self._step(handle, loop)
-            budget -= 1
-            if not budget:
+            self.order_hash = (self.order_hash * _HASH_FACTOR + handle.sequence) & _HASH_MASK
+            if loop is not self.current:
+                self.current = loop
+                asyncio._set_running_loop(loop)
+            try:
+                if handle._context is None:
+                    handle._callback(*handle._args)
+                else:
+                    handle._context.run(handle._callback, *handle._args)
+            except SimulatedCrash:
+                pass  # the process is dead, and `afterwards` says what follows
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
+                loop.call_exception_handler({"message": f"an exception in {handle.describe()}", "exception": error})
+            self.steps += 1
+            if self._afterwards:
+                self._do_afterwards()
+            if self.steps % STEPS_PER_COLLECTION == 0:
+                gc.collect()
+            if self.steps >= limit:
                 raise LivelockError(f"no end of callbacks at {self.now:.6f} s, the last one {handle.describe()}")
-
-    def _step(self, handle: "SimulatedHandle", loop: "SimulatedLoop") -> None:
-        self.order_hash = (self.order_hash * _HASH_FACTOR + handle.sequence) & _HASH_MASK
-        if loop is not self.current:
-            self.current = loop
-            asyncio._set_running_loop(loop)
-        try:
-            handle.run()
-        except SimulatedCrash:
-            pass  # the process is dead, and `afterwards` says what follows
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            loop.call_exception_handler({"message": f"an exception in {handle.describe()}", "exception": error})
-        self.steps += 1
-        if self._afterwards:
-            self._do_afterwards()
-        if self.steps % STEPS_PER_COLLECTION == 0:
-            gc.collect()
 
     def _do_afterwards(self) -> None:
         actions, self._afterwards = self._afterwards, []

@@ -52,7 +52,7 @@ class Trace:
         if len(self.problems) < PROBLEMS_MAX:
             problem = Problem(check, text, self._scheduler.now)
             self.problems.append(problem)
-            self.say("PROBLEM", f"{check}: {text}")
+            self.say("PROBLEM", f"{check}: {text.partition(chr(10))[0]}")
 
     @property
     def digest(self) -> str:

@@ -28,9 +28,9 @@ TOPIC = "journal"
 REQUEST_TIMEOUT_SECONDS = 5.0
 RETRIES = RetryPolicy(first_pause=0.05, longest_pause=1.0, give_up_after=15.0)
 DELIVERY_TIMEOUT_SECONDS = 20.0  # longer than most faults, shorter than some: unknown outcomes happen
-BURST_MAX = 10
-PAUSE_SECONDS = (0.1, 1.0)
-READ_PAUSE_SECONDS = 0.3  # between polls: readers that take every batch by itself cost more than they find
+BURST_MAX = 14
+PAUSE_SECONDS = (0.2, 1.4)
+READ_PAUSE_SECONDS = 0.8  # between polls: readers that take every batch by itself cost more than they find
 WAITING_MAX = 200  # sends on their way: more would only test the client's memory
 VALUE_BYTES = (10, 200)
 LARGE_VALUE_CHANCE, LARGE_VALUE_BYTES = 0.02, 20_000
