@@ -34,6 +34,11 @@ TOPICS_CREATED_AT_ONCE_MAX = 1_000  # automatic creations under way
 CONFIG_VALUE_BYTES_MAX = 32 * KIB  # Kafka's limit for one dynamic value
 METADATA_BATCH_BYTES_MAX = 64 * MIB  # one command is one atomic batch: 10,000 partitions are about 1 MiB
 UNREADY_REPLICAS_TOLD_MAX = 10_000  # in one heartbeat: about 1 MiB
+SNAPSHOT_BATCH_RECORDS = 64  # written or replayed in one go: about 2 ms of the loop
+SNAPSHOT_BATCH_BYTES = 256 * KIB  # the same for large settings
+SNAPSHOT_PIECE_BYTES = 512 * KIB  # one answer to FetchSnapshot
+SNAPSHOT_BYTES_MAX = 1024 * MIB  # a leader that claims more is not believed; 100,000 partitions have about 20 MiB
+SNAPSHOT_RETRY_SECONDS = 1.0  # after a snapshot that can't be read or has no room on the disk
 PRODUCER_ID_BLOCK_SIZE = 1_000  # Kafka's: a start costs at most that many ids, of 2^63
 
 # Replication.

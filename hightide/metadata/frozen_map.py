@@ -48,6 +48,11 @@ class FrozenMap(Mapping[K, V]):
     def __len__(self) -> int:
         return self._count
 
+    def in_order(self) -> Iterator[tuple[K, V]]:
+        """Everything in an order that equal maps share, whatever their histories, without sorting it all at once."""
+        for bucket in self._buckets:
+            yield from sorted(bucket.items())
+
     def __repr__(self) -> str:
         return f"FrozenMap({dict(self)!r})"
 

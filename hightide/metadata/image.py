@@ -109,4 +109,4 @@ class Image:
         """The records of a snapshot: replayed on an empty image they give this one."""
         from hightide.metadata.snapshot import snapshot_records
 
-        return snapshot_records(self)
+        return list(snapshot_records(self))

@@ -83,6 +83,7 @@ CONTROLLER_HANDLERS = {
     54: "end_quorum_epoch",
     55: "controller_command",
     56: "controller_command",
+    59: "fetch_snapshot",
     62: "controller_command",
     63: "controller_command",
     64: "controller_command",

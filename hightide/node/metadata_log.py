@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from errno import ENOSPC
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
 
 from hightide import limits
 from hightide.errors import ApiError, DiskFullError, ErrorCode, StorageError
@@ -31,21 +32,39 @@ from hightide.wire.message import LogRecord
 from hightide.wire.messages.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
 from hightide.wire.records import ControlType, Record, control_key, iterate_headers, iterate_records
 
+if TYPE_CHECKING:
+    from hightide.node.metadata_snapshots import MetadataSnapshots
+
 log = logging.getLogger("hightide.metadata")
 
 Records = list[LogRecord]
-SETTINGS = LogSettings(max_message_bytes=limits.METADATA_BATCH_BYTES_MAX, retention_ms=-1)
+SETTINGS = LogSettings(max_message_bytes=limits.METADATA_BATCH_BYTES_MAX, retention_ms=-1, file_delete_delay_ms=0)
 TICK_SECONDS = 0.5  # C12: how often the active controller looks for silent brokers
 
 
+class StoredRecords(NamedTuple):
+    """One batch of the log; control batches have no records."""
+
+    end: int
+    epoch: int
+    records: Records
+    size: int
+    timestamp: int
+
+
 class MetadataLog:
-    """The replayed log, and while this node is elected, the controller. `quorum` is set right after construction."""
+    """The replayed log, and while this node is elected, the controller.
+
+    `image` is what the log stands on. `quorum` and `snapshots` are set right after construction.
+    """
 
     quorum: Quorum
+    snapshots: "MetadataSnapshots"
 
     def __init__(
         self,
         opened: Log,
+        image: Image,
         settings: BrokerSettings,
         clock: Clock,
         commits: GroupCommit,
@@ -55,7 +74,7 @@ class MetadataLog:
         rules: Rules,
     ) -> None:
         self.log = opened
-        self.image = Image()
+        self.image = image
         self.controller: Controller | None = None
         self._settings = settings
         self._clock = clock
@@ -64,7 +83,7 @@ class MetadataLog:
         self._publish = publish
         self._disk_failed = disk_failed
         self._rules = rules
-        self._applied = opened.start
+        self._applied = image.offset + 1
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._watchers: list[asyncio.Future[None]] = []
         self._sequence = 0
@@ -82,29 +101,39 @@ class MetadataLog:
 
     def replay(self) -> None:
         """Read what is known to be committed into the image, at start and without telling anybody."""
-        for end, epoch, records in stored_batches(self.log, self._applied, self.high_watermark):
-            self.image, _ = self.image.apply(records, end - 1, epoch)
-            self._applied = end
+        for batch in stored_batches(self.log, self._applied, self.high_watermark):
+            self._apply(batch)
+
+    def _apply(self, batch: StoredRecords) -> Delta:
+        self._applied = batch.end
+        self.image, delta = self.image.apply(batch.records, batch.end - 1, batch.epoch)
+        self.snapshots.noted(batch)
+        return delta
 
     # ------------------------------------------------------------------ what the quorum tells
 
     def committed(self) -> None:
         """The high watermark moved: apply and publish, then let the replies go."""
-        for end, epoch, records in stored_batches(self.log, self._applied, self.high_watermark):
-            self._applied = end
-            self.image, delta = self.image.apply(records, end - 1, epoch)
+        for batch in stored_batches(self.log, self._applied, self.high_watermark):
+            delta = self._apply(batch)
             self._publish(self.image, delta)
         if self.controller is not None:
             self.controller.committed(self.image)
         while self._waiters and self._waiters[0][0] <= self.high_watermark:
             _resolve(heappop(self._waiters)[2])
         self.wake()
+        self.snapshots.consider()
+
+    def install(self, image: Image, delta: Delta) -> None:
+        """A snapshot replaced everything; the log begins at its end."""
+        self.image, self._applied = image, image.offset + 1
+        self._publish(image, delta)
 
     def led(self, epoch: int) -> None:
         """Become the active controller, on everything this log holds: committed or not, it will be (R24)."""
         controller = Controller(self.image, self._settings, rules=self._rules)
-        for end, written_in, records in stored_batches(self.log, self._applied, self.log.end):
-            controller.replay(records, end - 1, written_in)
+        for batch in stored_batches(self.log, self._applied, self.log.end):
+            controller.replay(batch.records, batch.end - 1, batch.epoch)
         controller.activated(self._clock.now(), epoch)
         self.controller = controller
         log.info("active controller in epoch %d", epoch)
@@ -132,6 +161,7 @@ class MetadataLog:
     def synced(self) -> None:
         """A group commit reached this log."""
         self.quorum.advanced()
+        self.snapshots.consider()
 
     def fail(self, error: ApiError) -> None:
         """Nothing that waits here will be committed by this node."""
@@ -145,6 +175,7 @@ class MetadataLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.snapshots.stop()
         self.quorum.stop()
 
     # ------------------------------------------------------------------ commands
@@ -228,8 +259,8 @@ class MetadataLog:
         self._timer = self._clock.call_later(TICK_SECONDS, self._tick)
 
 
-def stored_batches(opened: Log, start: int, end: int) -> Iterator[tuple[int, int, Records]]:
-    """(end offset, epoch, records) of each stored batch in [start, end); control batches have no records."""
+def stored_batches(opened: Log, start: int, end: int) -> Iterator[StoredRecords]:
+    """Each stored batch in [start, end)."""
     offset = start
     while offset < end:
         read = opened.read(offset, limits.METADATA_BATCH_BYTES_MAX, upper_bound=end, min_one_batch=True)
@@ -242,7 +273,7 @@ def stored_batches(opened: Log, start: int, end: int) -> Iterator[tuple[int, int
             records: Records = []
             if not header.is_control:
                 records = [decode_record(record.value or b"") for record in iterate_records(data, position, header)]
-            yield offset, header.partition_leader_epoch, records
+            yield StoredRecords(offset, header.partition_leader_epoch, records, header.size, header.max_timestamp)
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

@@ -31,6 +31,7 @@ from hightide.node.housekeeping import Housekeeping
 from hightide.node.in_sync_changes import InSyncChanges
 from hightide.node.metadata_log import SETTINGS as METADATA_LOG_SETTINGS
 from hightide.node.metadata_log import MetadataLog
+from hightide.node.metadata_snapshots import MetadataSnapshots
 from hightide.node.partitions import Partition, PartitionWorld
 from hightide.node.peers import Peers
 from hightide.node.ports import Connection, Listener, World
@@ -38,6 +39,8 @@ from hightide.node.producer_ids import ProducerIds
 from hightide.node.quorum import Quorum
 from hightide.node.replica_fetcher import ReplicaFetchers
 from hightide.node.sessions import Session
+from hightide.node.snapshot_loading import SnapshotLoading
+from hightide.node.snapshot_recovery import recover_snapshots
 from hightide.node.stats import Stats
 from hightide.node.synced_record import SyncedRecord
 from hightide.node.waiting import Deadlines, Turn
@@ -155,6 +158,7 @@ class Node:
         self._listen()
         self._start_listeners(for_controllers=True)
         self.metadata.quorum.start()
+        self.metadata.snapshots.start()
         self.checkpoints.start()
         if settings.is_controller:
             self.spawn(self._bootstrap())
@@ -173,9 +177,13 @@ class Node:
         path = self.directory.open_partition(key, METADATA_TOPIC_ID, self.entropy.token)
         facts = self.directory.facts(key, METADATA_TOPIC_ID)
         opened = Log.open(
-            self.files, path, METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_SETTINGS,
+            self.files, path, METADATA_TOPIC, 0, METADATA_TOPIC_ID,
+            METADATA_LOG_SETTINGS._replace(
+                segment_bytes=settings.metadata_log_segment_bytes, segment_ms=settings.metadata_log_segment_ms
+            ),
             rules=self.rules, facts=facts, now_ms=self.clock.wall_ms(),
         )  # fmt: skip
+        foundation = recover_snapshots(self.directory, opened, self.rules)
         addresses = {voter.node_id: (voter.host, voter.port) for voter in settings.voters()}
         self.controller_peers = Peers(
             world.network,
@@ -186,6 +194,7 @@ class Node:
         )
         self.metadata = MetadataLog(
             opened,
+            foundation.image,
             settings,
             self.clock,
             self.commits,
@@ -200,7 +209,8 @@ class Node:
             node_id=settings.node_id,
             voters=VoterSet(Voter(node_id) for node_id in addresses or [settings.node_id]),
             directory=self.directory,
-            high_watermark=facts.high_watermark,
+            high_watermark=max(facts.high_watermark, foundation.image.offset + 1),
+            snapshot=foundation.snapshot,
             clock=self.clock,
             syncer=world.syncer,
             commits=self.commits,
@@ -214,6 +224,8 @@ class Node:
             ),
             rules=self.rules,
         )
+        snapshots = self.metadata.snapshots = MetadataSnapshots(self, self.metadata, foundation.store, world.syncer)
+        self.metadata.quorum.snapshots = SnapshotLoading(self, self.metadata, snapshots, world.syncer)
         self.metadata.replay()
         self._take_dynamic_settings(self.image)
 
@@ -311,7 +323,9 @@ class Node:
         """Wait until every session has its answers and no sync is under way, but not for ever."""
         deadline = self.clock.now() + STOP_SECONDS
         while self.clock.now() < deadline:
-            if not self._sessions and self.commits.is_idle and self._record.is_idle and self.checkpoints.is_idle:
+            if not self._sessions and all(
+                work.is_idle for work in (self.commits, self._record, self.checkpoints, self.metadata.snapshots)
+            ):
                 return
             moment = asyncio.get_running_loop().create_future()
             self.clock.call_later(0.005, _resolve, moment)

@@ -23,11 +23,14 @@ from hightide.replication.quorum_effects import (
     AnswerBeginEpoch,
     AnswerEndEpoch,
     AnswerFetch,
+    AnswerSnapshotFetch,
     AnswerVote,
     BecameLeader,
     EndDoubt,
     FetchFrom,
+    InstallSnapshot,
     LeaderChanged,
+    LoadSnapshot,
     LostLeadership,
     PersistVote,
     QuorumEffect,
@@ -45,7 +48,7 @@ from hightide.replication.quorum_events import (
     Started,
     VotePersisted,
 )
-from hightide.replication.snapshots import EpochEnd
+from hightide.replication.snapshots import EpochEnd, SnapshotId
 from hightide.replication.voters import VoterSet
 from hightide.rules import Rules
 from hightide.storage.directory import LogDirectory
@@ -76,6 +79,16 @@ class Host(Protocol):
 
     def append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
         """Append the first record of the new epoch."""
+
+
+class Snapshots(Protocol):
+    """Who keeps the snapshots."""
+
+    def load(self, effect: LoadSnapshot) -> None:
+        """Fetch one from the leader, then tell SnapshotDownloaded or SnapshotFailed."""
+
+    def install(self, effect: InstallSnapshot) -> None:
+        """Let log and metadata begin anew on the one that was loaded, then tell LogTruncated."""
 
 
 class QuorumLogView(StoredLog):
@@ -110,7 +123,9 @@ class _VoteWrite:
 
 
 class Quorum:
-    """Drives one `QuorumReplica`. `commits` syncs the log together with the data."""
+    """Drives one `QuorumReplica`. `commits` syncs the log together with the data. `snapshots` is set afterwards."""
+
+    snapshots: Snapshots
 
     def __init__(
         self,
@@ -121,6 +136,7 @@ class Quorum:
         voters: VoterSet,
         directory: LogDirectory,
         high_watermark: int,
+        snapshot: SnapshotId | None,
         clock: Clock,
         syncer: Syncer,
         commits: GroupCommit,
@@ -153,6 +169,7 @@ class Quorum:
             timeouts=timeouts,
             directory_id=directory.identity.directory_id,
             high_watermark=high_watermark,
+            snapshot=snapshot,
             rules=rules,
         )
 
@@ -220,7 +237,7 @@ class Quorum:
                 self._persist(QuorumState(epoch, leader, voted))
             case SendVote() | SendBeginEpoch() | SendEndEpoch():
                 self._spawn(self._send(effect))
-            case AnswerVote() | AnswerBeginEpoch() | AnswerEndEpoch() | AnswerFetch():
+            case AnswerVote() | AnswerBeginEpoch() | AnswerEndEpoch() | AnswerFetch() | AnswerSnapshotFetch():
                 _answer(effect.request, effect)
             case FetchFrom():
                 self._spawn(self._fetch(effect))
@@ -228,6 +245,10 @@ class Quorum:
                 self._append(epoch)
             case TruncateTo(offset):
                 self._truncate(offset)
+            case LoadSnapshot():
+                self.snapshots.load(effect)
+            case InstallSnapshot():
+                self.snapshots.install(effect)
             case StartEpoch(epoch, start):
                 self.log.epochs.assign(epoch, start)
             case AppendLeaderChange(epoch, voters):
@@ -249,8 +270,6 @@ class Quorum:
                 log.info("the metadata log holds everything committed again")
             case StopFatally(reason):
                 self._failed(StorageError(reason))
-            case _:
-                self._failed(StorageError(f"the metadata log stands on no snapshot, but the quorum asks for {effect}"))
 
     def _persist(self, state: QuorumState) -> None:
         write = _VoteWrite(self._directory, self.log.directory, state, self._rules)
@@ -300,6 +319,7 @@ class Quorum:
             return
         diverging = part.diverging_epoch
         has_diverged = diverging.epoch >= 0 or diverging.end_offset >= 0
+        snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
         self._fetched = memoryview(bytearray(part.records)) if part.records else None
         try:
             self.tell(
@@ -311,7 +331,7 @@ class Quorum:
                     ErrorCode(part.error_code),
                     part.high_watermark,
                     EpochEnd(diverging.epoch, diverging.end_offset) if has_diverged else None,
-                    None,
+                    snapshot if snapshot.end >= 0 else None,
                     self._fetched is not None,
                 )
             )

@@ -157,6 +157,17 @@ class Log:
         return self._segments.size_bytes
 
     @property
+    def active_bytes(self) -> int:
+        """Bytes of the segment that is appended to."""
+        return self._segments.active.size
+
+    def bytes_below(self, offset: int) -> int:
+        """Bytes of the sealed segments that go when the log starts at `offset`."""
+        return sum(
+            segment.size for segment in self._segments if segment.end <= offset and segment is not self._segments.active
+        )
+
+    @property
     def segment_count(self) -> int:
         """How many segments there are, the active one included."""
         return len(self._segments)

@@ -54,6 +54,12 @@ class BrokerSettings:
     controller_quorum_fetch_timeout_ms: int
     controller_quorum_election_backoff_max_ms: int
     controller_quorum_request_timeout_ms: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
     session_check_interval_ms: int

@@ -109,6 +109,53 @@ def quorum_settings() -> Iterable[Setting]:
     )
 
 
+def metadata_log_settings() -> Iterable[Setting]:
+    """The metadata log: when a snapshot is taken, and how much of the log stays behind it (T19)."""
+    yield _fixed(
+        "metadata.log.max.record.bytes.between.snapshots",
+        LONG,
+        "20971520",
+        "A snapshot of the metadata is taken when that much was committed since the last one.",
+        at_least(1),
+    )
+    yield _fixed(
+        "metadata.log.max.snapshot.interval.ms",
+        LONG,
+        "3600000",
+        "A snapshot is taken after this time if anything was committed since the last one; 0 takes none for that.",
+        at_least(0),
+    )
+    yield _fixed(
+        "metadata.max.retention.bytes",
+        LONG,
+        "104857600",
+        "How much of the metadata log and its snapshots is kept; the newest snapshot and what follows it always are. "
+        "-1 is no limit.",
+        at_least(-1),
+    )
+    yield _fixed(
+        "metadata.max.retention.ms",
+        LONG,
+        "604800000",
+        "How long metadata records that a snapshot holds stay in the log too; -1 is no limit.",
+        at_least(-1),
+    )
+    yield _fixed(
+        "metadata.log.segment.bytes",
+        INT,
+        "1073741824",
+        "The largest segment of the metadata log. A snapshot begins a new one earlier.",
+        at_least(8 * 1024 * 1024),
+    )
+    yield _fixed(
+        "metadata.log.segment.ms",
+        LONG,
+        "604800000",
+        "The metadata log begins a new segment at the latest after this time.",
+        at_least(1),
+    )
+
+
 def session_settings() -> Iterable[Setting]:
     """When a broker is given up, and how long it may write without a controller."""
     yield _fixed(

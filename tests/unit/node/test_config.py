@@ -70,6 +70,7 @@ VALUES = {
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.voters": "5@c:1",
     "broker.session.timeout.ms": "20000",
+    "metadata.log.segment.bytes": "9000000",
     "compression.type": "zstd",
     "log.message.timestamp.type": "LogAppendTime",
 }
