@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -107,6 +108,13 @@ class BrokerProcess:
             return True
         return False
 
+    def terminate_after(self, seconds: float) -> int:
+        """SIGTERM after a while; its exit code."""
+        assert self._process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self.terminate()
+
     def terminate(self) -> int:
         """SIGTERM; its exit code."""
         process, self._process = self._process, None
@@ -126,10 +134,17 @@ class BrokerProcess:
 
     def resident_bytes(self) -> int:
         """Memory it holds now."""
+        return self._status("VmRSS:")
+
+    def peak_bytes(self) -> int:
+        """The most it ever held."""
+        return self._status("VmHWM:")
+
+    def _status(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
-        raise AssertionError("the process has no memory")
+        raise AssertionError(f"the process has no {name}")
 
 
 def free_port() -> int:

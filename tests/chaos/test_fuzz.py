@@ -6,21 +6,25 @@ Seeded: CHAOS_SEED sets another stream of frames. tests/simulation/test_frame_fu
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import cramjam
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hightide.limits import MIB
+from hightide.errors import ErrorCode
+from hightide.limits import DECOMPRESSED_BATCH_BYTES_MAX, MIB
 from hightide.wire.messages.api_versions import ApiVersionsRequest
 from hightide.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.chaos.corpus import FUZZED, Mutator, Sample, samples, served
 from tests.chaos.processes import BrokerProcess
-from tests.chaos.raw_client import RawClient
-from tests.requests import create_topic, fetch, produce, values_of
+from tests.chaos.raw_client import LATEST, RawClient
+from tests.conformance.record_batches import build_batch
+from tests.requests import create_topic, fetch, produce, produce_batch, values_of
 
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 FRAMES = 6000
@@ -76,13 +80,13 @@ class Bystander:
 
 
 @contextmanager
-def under_watch(broker: BrokerProcess) -> Iterator[None]:
+def under_watch(broker: BrokerProcess, rounds_at_least: int = ROUNDS_AT_LEAST) -> Iterator[None]:
     """Whatever happens inside, nobody else may notice, and it may not cost memory for good."""
     before = broker.resident_bytes()
     with Bystander(broker.port) as bystander:
         yield
     assert bystander.trouble == []
-    assert bystander.rounds >= ROUNDS_AT_LEAST
+    assert bystander.rounds >= rounds_at_least
     assert broker.is_running, broker.log_tail()
     assert broker.unexpected() == []
     growth = broker.resident_bytes() - before
@@ -173,6 +177,33 @@ def test_generated_frames(broker: BrokerProcess, corpus: list[Sample]) -> None:
 
     with under_watch(broker):
         thrown()
+
+
+BOMBS: dict[int, Callable[[bytes], Any]] = {  # by the number of the codec
+    1: cramjam.gzip.compress,
+    2: cramjam.snappy.compress_raw,
+    3: cramjam.lz4.compress,
+    4: cramjam.zstd.compress,
+}
+BOMB_BYTES = 300 * MIB
+# A batch is opened in one piece of at most DECOMPRESSED_BATCH_BYTES_MAX, once as it comes and once as it is stored.
+OPENED_BYTES_MAX = 2 * DECOMPRESSED_BATCH_BYTES_MAX + 50 * MIB
+
+
+def test_bombs(broker: BrokerProcess, corpus: list[Sample]) -> None:
+    """A batch of some MiB that inflates to hundreds, where the broker has to look inside: refused within its means."""
+    with RawClient(broker.port) as client:
+        made = client.call(create_topic("opened", compression_type="uncompressed", max_message_bytes="20000000"), 7)
+        assert made.topics[0].error_code == 0
+        highest = broker.peak_bytes()
+        with under_watch(broker, rounds_at_least=2):
+            for codec, compress in BOMBS.items():
+                payload = bytes(compress(bytes(BOMB_BYTES)))
+                bomb = build_batch([b"x"], attributes=codec, payload=payload)
+                answer = client.call(produce_batch("opened", bomb), 9).responses[0].partition_responses[0]
+                assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE), len(payload)
+                assert client.offset("opened", 0, LATEST) == 0
+        assert broker.peak_bytes() - highest < OPENED_BYTES_MAX
 
 
 def test_streams_of_rubbish(broker: BrokerProcess, corpus: list[Sample]) -> None:

@@ -4,7 +4,9 @@ The schedule (when to kill, whether also while starting) comes from a seed, whic
 another one. The kills themselves hit wherever the processes happen to be.
 """
 
+import itertools
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +22,7 @@ from tests.chaos.processes import BrokerProcess
 from tests.chaos.producers import LibrdkafkaProducer, LoadThread, RawProducer
 from tests.chaos.raw_client import LATEST, RawClient
 from tests.requests import TOPIC as TOPIC_RESOURCE
-from tests.requests import create_topic, produce, set_topic_config
+from tests.requests import create_topic, delete_topic, produce, set_topic_config
 
 TOPIC = "t"
 PARTITIONS = 3
@@ -138,16 +140,21 @@ def test_topics_settings_and_producer_ids_survive(tmp_path: Path) -> None:
     """What was acknowledged is there in every later life, and no producer id is given twice."""
     random = Random(f"{SEED}:metadata")
     retention: dict[str, int] = {}
+    made = itertools.count()
     unsure: set[str] = set()
     given: list[int] = []
     with BrokerProcess(tmp_path) as broker:
         for _ in range(CYCLES):
             with RawClient(broker.port) as client:
                 for _ in range(random.randrange(1, 6)):
-                    name, value = f"topic-{len(retention)}", random.randrange(10**6, 10**9)
+                    name, value = f"topic-{next(made)}", random.randrange(10**6, 10**9)
                     answer = client.call(create_topic(name, 2, retention_ms=str(value)), 7).topics[0]
                     assert answer.error_code == 0
                     retention[name] = value
+                gone = random.choice(list(retention))
+                if len(retention) > 1:
+                    assert client.call(delete_topic(gone), 5).responses[0].error_code == 0
+                    del retention[gone]
                 changed = random.choice(list(retention))
                 retention[changed] += 1
                 answer = client.call(set_topic_config(changed, "retention.ms", str(retention[changed])), 1)
@@ -215,6 +222,25 @@ class Endless(threading.Thread):
         with suppress(OSError):
             while True:
                 self._client.send(produce(TOPIC, [b"one of many"]), 9)
+
+
+def test_a_broker_that_is_stopped_while_it_starts(tmp_path: Path) -> None:
+    """SIGTERM at any moment of a start: it ends soon, one way or the other, and the next start finds everything."""
+    random = Random(f"{SEED}:stops")
+    with BrokerProcess(tmp_path) as broker:
+        with RawClient(broker.port) as client:
+            client.call(create_topic(TOPIC), 7)
+            assert not client.call(produce(TOPIC, [b"kept"]), 9).responses[0].partition_responses[0].error_code
+        broker.kill()
+        for number in range(6):
+            broker.launch()
+            code = broker.terminate_after(0.6 * (number + random.random()) / 6)
+            assert code in (0, -signal.SIGTERM), broker.log_tail()
+        broker.start()
+        with RawClient(broker.port) as client:
+            assert [value for _, value, _ in client.read_all(TOPIC, 0)] == [b"kept"]
+        assert broker.terminate() == 0
+        assert broker.unexpected() == []
 
 
 def test_a_broker_that_is_killed_again_and_again_while_starting_comes_up(tmp_path: Path) -> None:

@@ -63,6 +63,32 @@ def test_pipelined_produces_are_answered_in_order(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_requests_of_all_kinds_are_answered_in_order(tmp_path: Path) -> None:
+    """Some wait for a sync, some for the controller, some for nothing: the client gets them as it asked."""
+
+    async def scenario() -> None:
+        async with LiveBroker(tmp_path) as broker:
+            client = await broker.connect()
+            asked: list[tuple[Any, int]] = []
+            for number in range(20):
+                asked += [
+                    (produce("t", [b"%d" % number]), 9),
+                    (MetadataRequest(topics=[]), 9),
+                    (fetch("t", number, max_wait_ms=5000), 12),
+                    (create_topic(f"made-{number}"), 7),
+                    (produce("t", [b"unsafe"], partition=9), 9),
+                ]
+            await client.send_bytes(b"".join(client.frame(request, version) for request, version in asked))
+            for number, (request, version) in enumerate(asked, 1):
+                answer = await client.receive(request.api_key, version, number)
+                if request.api_key == FETCH:
+                    assert values_of(answer) == [b"%d" % (number // 5)], (
+                        "what was produced before it on this connection"
+                    )
+
+    run(scenario())
+
+
 def test_parked_produces_stop_the_reading_and_are_all_answered(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with LiveBroker(tmp_path) as broker:
