@@ -14,14 +14,15 @@ class History:
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        self._sent: set[bytes] = set()
+        self._sent: dict[bytes, tuple[str, int]] = {}
         self._offsets: dict[bytes, tuple[int, int]] = {}
         self._ends: dict[int, int] = {}
         self.failures: list[str] = []
 
-    def sending(self, value: bytes) -> None:
+    def sending(self, value: bytes, sender: str, number: int) -> None:
+        """A producer is about to send; its numbers rise, and whoever keeps order keeps that of each partition."""
         with self._lock:
-            self._sent.add(value)
+            self._sent[value] = (sender, number)
 
     def acknowledged(self, value: bytes, partition: int, offset: int) -> None:
         with self._lock:
@@ -71,8 +72,13 @@ class History:
             epochs = [epoch for _, _, epoch in records]
             if epochs != sorted(epochs):
                 wrong.append(f"I11: leader epochs fall in partition {partition}")
+            latest: dict[str, int] = {}
             for offset, value, _ in records:
                 places.setdefault(value or b"", []).append((partition, offset))
+                sender, number = self._sent.get(value or b"", ("nobody", offset))
+                if number < latest.get(sender, -1):
+                    wrong.append(f"K9: number {number} of {sender} stands behind {latest[sender]} at {offset}")
+                latest[sender] = number
         for value, where in places.items():
             if value not in self._sent:
                 wrong.append(f"K12: {value[:40]!r} was never sent, and stands at {where}")

@@ -58,7 +58,7 @@ class LoadThread:
         value = b"%s-%d-" % (self.name.encode(), self._number) + self.random.randbytes(
             self.random.choice((10, 100, 1000, VALUE_BYTES_MAX))
         )
-        self.history.sending(value)
+        self.history.sending(value, self.name, self._number)
         return value
 
 

@@ -10,8 +10,8 @@ GOOD = {0: [(0, b"a", 1), (1, b"b", 1)], 1: [(0, b"c", 2)]}
 @pytest.fixture
 def history() -> History:
     history = History()
-    for value in (b"a", b"b", b"c", b"unknown"):
-        history.sending(value)
+    for number, value in enumerate((b"a", b"b", b"c", b"unknown", b"unknown too")):
+        history.sending(value, "producer", number)
     for value, partition, offset in ((b"a", 0, 0), (b"b", 0, 1), (b"c", 1, 0)):
         history.acknowledged(value, partition, offset)
     return history
@@ -31,6 +31,7 @@ def test_a_good_history_passes(history: History) -> None:
         (GOOD | {1: [(0, b"c", 2), (1, b"never sent", 2)]}, "K12"),
         (GOOD | {1: [(0, b"c", 2), (2, b"unknown", 2)]}, "gaps"),
         (GOOD | {0: [(0, b"a", 2), (1, b"b", 1)]}, "I11"),
+        (GOOD | {1: [(0, b"c", 2), (1, b"unknown too", 2), (2, b"unknown", 2)]}, "K9"),
     ],
 )
 def test_a_bad_one_is_found(

@@ -146,7 +146,6 @@ async def a_consumer_follows_its_own_write(rules: Rules) -> list[str]:
     return [f"K8: offset {offset} was polled behind a position of 2" for offset in read if offset < 2]
 
 
-@pytest.mark.covers("C33")
 def test_r13_between_high_watermark_and_end_is_empty_not_out_of_range() -> None:
     assert run(a_consumer_follows_its_own_write(ALL_ON)) == []
     assert run(a_consumer_follows_its_own_write(ALL_ON.without("r13_empty_above_high_watermark"))) != []
