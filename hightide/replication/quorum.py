@@ -1,7 +1,7 @@
 """One replica of an elected log: a voter or an observer of a Raft quorum that replicates by fetching (KIP-595, R9).
 
-Every transition lives in this file; that is why it is long. Arithmetic is in elections, snapshots, commit and
-quorum_progress.
+Every transition lives in this file; that is why it is long. Arithmetic is in elections, snapshots, commit; bookkeeping
+in quorum_progress (a leader's), quorum_following (a follower's) and quorum_outbox.
 
 | role          | event                                        | next        | what it asks for                   |
 |---------------|----------------------------------------------|-------------|------------------------------------|
@@ -48,12 +48,10 @@ from hightide.replication.quorum_effects import (
     AnswerVote,
     BecameLeader,
     EndDoubt,
-    FetchFrom,
     InstallSnapshot,
     LeaderChanged,
     LoadSnapshot,
     LostLeadership,
-    PersistVote,
     QuorumEffect,
     SendBeginEpoch,
     SendEndEpoch,
@@ -79,11 +77,13 @@ from hightide.replication.quorum_events import (
     VotePersisted,
     VoteRequested,
 )
+from hightide.replication.quorum_following import Following
+from hightide.replication.quorum_outbox import Outbox
 from hightide.replication.quorum_progress import NEVER, Progress
 from hightide.replication.snapshots import EpochEnd, QuorumLog, SnapshotId, check_position, truncation_point
 from hightide.replication.voters import VoterSet, may_be_same_disk
 from hightide.rules import ALL_ON, Rules
-from hightide.types import NO_BROKER, ZERO_UUID
+from hightide.types import NO_BROKER, NO_OFFSET, ZERO_UUID
 
 UNHEARD_OBSERVER_SECONDS = 300.0  # Kafka's: after that an observer is no longer shown
 
@@ -120,43 +120,13 @@ class QuorumReplica:
     exactly while `role` is LEADER; `progress` is there exactly while it leads.
     """
 
+    # fmt: off
     __slots__ = (
-        "_announce_at",
-        "_counts_synced",
-        "_deadline",
-        "_draw",
-        "_fetch",
-        "_fetch_number",
-        "_has_fetched",
-        "_held",
-        "_holds",
-        "_leader_high_watermark",
-        "_load",
-        "_log",
-        "_lost_leader",
-        "_on",
-        "_out",
-        "_retry_at",
-        "_round",
-        "_rules",
-        "_saving",
-        "_unsaved",
-        "directory_id",
-        "doubtful",
-        "epoch",
-        "epoch_start",
-        "failure",
-        "high_watermark",
-        "is_voter",
-        "leader",
-        "node_id",
-        "progress",
-        "role",
-        "snapshot",
-        "timeouts",
-        "voted",
-        "voters",
-    )  # fmt: skip
+        "_box", "_deadline", "_draw", "_following", "_log", "_lost_leader", "_on", "_round", "_rules",
+        "directory_id", "doubtful", "epoch", "failure", "high_watermark", "is_voter", "leader", "node_id",
+        "progress", "role", "snapshot", "timeouts", "voted", "voters",
+    )
+    # fmt: on
 
     def __init__(
         self,
@@ -183,28 +153,16 @@ class QuorumReplica:
         self.voted = NO_BROKER
         self.leader = NO_BROKER
         self.doubtful = False
-        self.epoch_start = 0
         self.failure: str | None = None
         self.progress: Progress | None = None
         self._log = log
         self._draw = draw
         self._rules = rules
-        self._holds = rules.r9_durable_vote
-        self._counts_synced = rules.r9_synced_ends
-        self._out: list[QuorumEffect] = []
-        self._held: list[QuorumEffect] = []
-        self._unsaved = False  # epoch or vote differ from what is known to be durable
-        self._saving = False  # a PersistVote is under way
+        self._box = Outbox(waits=rules.r9_durable_vote)
+        self._following = Following()
         self._round: Round | None = None
         self._deadline: float | None = None
-        self._announce_at = 0.0
-        self._retry_at: float | None = None
-        self._fetch: FetchFrom | None = None
-        self._fetch_number = 0
-        self._has_fetched = False
-        self._load: LoadSnapshot | None = None
         self._lost_leader = NO_BROKER
-        self._leader_high_watermark = 0
         self._on: dict[type, Callable[[Any], None]] = {
             Started: self._started,
             TimePassed: self._time_passed,
@@ -231,14 +189,13 @@ class QuorumReplica:
 
     def handle(self, event: QuorumEvent) -> list[QuorumEffect]:
         """One event, the effects it has."""
-        out: list[QuorumEffect] = []
         if self.failure is not None:
-            return out
-        self._out = out
+            return []
+        box = self._box
+        out = box.open()
         self._on[type(event)](event)
-        if self._unsaved and not self._saving:
-            self._saving = True
-            out.append(PersistVote(self.epoch, self.voted, self.leader))
+        if box.is_unsaved:
+            box.persist(self.epoch, self.voted, self.leader)
         return out
 
     @property
@@ -249,12 +206,10 @@ class QuorumReplica:
     @property
     def next_deadline(self) -> float | None:
         """When TimePassed is wanted."""
-        deadline = self._deadline
-        if self.role is Role.LEADER:
-            return self._announce_at if deadline is None else min(deadline, self._announce_at)
-        if self._retry_at is not None and (deadline is None or self._retry_at < deadline):
-            return self._retry_at
-        return deadline
+        other = self._following.retry_at if self.progress is None else self.progress.announce_at
+        if other is None or self._deadline is None:
+            return self._deadline if other is None else other
+        return min(self._deadline, other)
 
     @property
     def last_epoch(self) -> int:
@@ -275,17 +230,11 @@ class QuorumReplica:
 
     # ------------------------------------------------------------------ votes and epochs
 
-    def _send(self, effect: QuorumEffect) -> None:
-        """Let something out that others will rely on: once everything before it is durable (R9)."""
-        (self._held if self._unsaved and self._holds else self._out).append(effect)
-
     def _vote_persisted(self, event: VotePersisted) -> None:
-        self._saving = False
-        if (event.epoch, event.voted) != (self.epoch, self.voted):
+        is_newest = (event.epoch, event.voted) == (self.epoch, self.voted)
+        self._box.persisted(is_newest=is_newest)
+        if not is_newest:
             return
-        self._unsaved = False
-        self._out += self._held
-        self._held.clear()
         if self.role is Role.CANDIDATE:
             self._vote_for_itself(event.now)
 
@@ -295,7 +244,7 @@ class QuorumReplica:
             # Somebody led in the epoch of the last record. Whom this voter chose there is forgotten, so it is taken
             # to have chosen itself: it grants nobody else, and itself it never asks again in an old epoch.
             self.epoch, self.voted = self.last_epoch, self.node_id
-            self._unsaved = True
+            self._box.is_unsaved = True
         if not self.is_voter:
             self._look_around(event.now)
         elif self.voted == self.node_id and not self._rules.r9_never_resume_epoch:
@@ -311,22 +260,22 @@ class QuorumReplica:
         self._step_down()
         self.epoch = epoch
         self.voted = NO_BROKER
-        self._unsaved = True
+        self._box.is_unsaved = True
         self._lost_leader = NO_BROKER
-        self._held = [effect for effect in self._held if not isinstance(effect, (SendVote, FetchFrom))]
+        self._box.withdraw_requests()
         self._set_leader(NO_BROKER)
 
     def _step_down(self) -> None:
         if self.role is Role.LEADER:
             self.role = Role.RESIGNED
             self.progress = None
-            self._out.append(LostLeadership(self.epoch))
+            self._box.out.append(LostLeadership(self.epoch))
             self._set_leader(NO_BROKER)
 
     def _set_leader(self, leader: int) -> None:
         if leader != self.leader:
             self.leader = leader
-            self._out.append(LeaderChanged(leader, self.epoch))
+            self._box.out.append(LeaderChanged(leader, self.epoch))
 
     def _learn(self, leader: int, epoch: int, now: float) -> bool:
         """Take over what an answer says about epoch and leader; whether that changed what this node does."""
@@ -355,7 +304,7 @@ class QuorumReplica:
             self._look_around(now)
             return
         self.role = Role.UNATTACHED
-        self._stop_fetching()
+        self._following.stop()
         self._deadline = until
 
     def _wait(self, now: float) -> None:
@@ -368,7 +317,7 @@ class QuorumReplica:
             self._stand(now, self.epoch + 1, all_voters=False)
             return
         self.role = Role.PROSPECTIVE
-        self._stop_fetching()
+        self._following.stop()
         self._deadline = now + self._patience()
         self._open_round(self.epoch, pre_vote=True, all_voters=False)
         self._vote_for_itself(now)
@@ -377,20 +326,20 @@ class QuorumReplica:
         """Spend an epoch: vote for itself, durably, then ask the others."""
         self._set_leader(NO_BROKER)
         self.role = Role.CANDIDATE
-        self._stop_fetching()
+        self._following.stop()
         self.epoch, self.voted = epoch, self.node_id
-        self._unsaved = True
+        self._box.is_unsaved = True
         self._lost_leader = NO_BROKER
         self._deadline = now + self._patience()
         self._open_round(epoch, pre_vote=False, all_voters=all_voters)
-        if not self._holds:
+        if not self._box.waits:
             self._vote_for_itself(now)
 
     def _open_round(self, epoch: int, *, pre_vote: bool, all_voters: bool) -> None:
         self._round = Round(self.voters, all_voters=all_voters)
         for voter in self.voters:
             if voter.id != self.node_id:
-                self._send(
+                self._box.send(
                     SendVote(
                         voter.id, epoch, self.last_epoch, self._log.end, pre_vote, voter.directory_id, all_voters
                     )
@@ -411,7 +360,9 @@ class QuorumReplica:
     def _vote_answered(self, event: VoteAnswered) -> None:
         if event.voter == event.leader and event.epoch == self.epoch:
             self._lost_leader = NO_BROKER  # it speaks for itself: not lost at all
-        if self._learn(event.leader, event.epoch, event.now) or event.epoch != self.epoch or self._round is None:
+        if (event.epoch > self.epoch or not event.granted) and self._learn(event.leader, event.epoch, event.now):
+            return
+        if event.epoch != self.epoch or self._round is None:
             return
         if self.role is (Role.PROSPECTIVE if event.pre_vote else Role.CANDIDATE):
             position = LogPosition(event.last_epoch, event.end)
@@ -445,13 +396,13 @@ class QuorumReplica:
         granted = self._would_grant(event) if event.pre_vote else self._grants(event)
         if granted and not event.pre_vote and self.voted == NO_BROKER:
             self.voted = event.candidate
-            self._unsaved = True
+            self._box.is_unsaved = True
             self._wait(event.now)
         self._answer_vote(event, ErrorCode.NONE, granted=granted)
 
     def _would_grant(self, event: VoteRequested) -> bool:
         """Pre-vote: whoever hears its leader does not want another (KIP-996)."""
-        hears_leader = self.role is Role.LEADER or (self.role is Role.FOLLOWER and self._has_fetched)
+        hears_leader = self.role is Role.LEADER or (self.role is Role.FOLLOWER and self._following.has_fetched)
         return not hears_leader and not self._is_silenced and self._is_up_to_date(event)
 
     def _grants(self, event: VoteRequested) -> bool:
@@ -473,7 +424,7 @@ class QuorumReplica:
         return self.voters.includes(voter, directory_id) if self._rules.r9_directory_ids else voter in self.voters
 
     def _answer_vote(self, event: VoteRequested, error: ErrorCode, *, granted: bool) -> None:
-        self._send(
+        self._box.send(
             AnswerVote(
                 event.request, event.candidate, error, self.leader, self.epoch, granted,
                 self.last_epoch, self._log.end, self.doubtful,
@@ -486,48 +437,42 @@ class QuorumReplica:
         self._set_leader(self.node_id)
         self.role = Role.LEADER
         self._round = None
-        self.epoch_start = self._log.end
-        self.progress = Progress(self.node_id, self.voters, now)
+        self.progress = Progress(self.node_id, self.voters, self._log.end, now)
         self._deadline = now + self.timeouts.check_quorum
-        self._out += (
+        self._box.out += (
             BecameLeader(self.epoch, votes.all_voters),
-            StartEpoch(self.epoch, self.epoch_start),
+            StartEpoch(self.epoch, self._log.end),
             AppendLeaderChange(self.epoch, self.voters.ids),
         )
-        self._announce(now)
+        self._announce(self.progress, now)
 
-    def _announce(self, now: float) -> None:
+    def _announce(self, progress: Progress, now: float) -> None:
         """Tell voters that have not fetched lately who leads; those that fetch know."""
-        assert self.progress is not None
         interval = self.timeouts.fetch / 2
-        self._announce_at = now + interval
-        for voter in self.voters:
-            fetcher = self.progress.voters.get(voter.id)
-            if fetcher is not None and (fetcher.position < 0 or fetcher.fetched_at <= now - interval):
-                self._send(SendBeginEpoch(voter.id, self.epoch, voter.directory_id))
-        self.progress.forget_observers(now - UNHEARD_OBSERVER_SECONDS)
+        progress.announce_at = now + interval
+        for voter in progress.silent_voters(now - interval):
+            self._box.send(SendBeginEpoch(voter, self.epoch, self.voters.directory_of(voter)))
+        progress.forget_observers(now - UNHEARD_OBSERVER_SECONDS)
 
-    def _check_quorum(self, now: float) -> None:
+    def _check_quorum(self, progress: Progress, now: float) -> None:
         """KAFKA-15489: a leader that a majority no longer fetches from must not go on believing in itself."""
-        assert self.progress is not None
         if not self._rules.r9_check_quorum:
             self._deadline = None
             return
-        self._deadline = self.progress.majority_fetched_at(now) + self.timeouts.check_quorum
+        self._deadline = progress.majority_fetched_at(now) + self.timeouts.check_quorum
         if now >= self._deadline:
-            self._resign(now)
+            self._resign(progress, now)
 
-    def _resign(self, now: float) -> None:
-        assert self.progress is not None
-        successors = self.progress.successors()
+    def _resign(self, progress: Progress, now: float) -> None:
+        successors = progress.successors()
         self._step_down()
         self._deadline = now + self._patience()
         for voter in successors:
-            self._send(SendEndEpoch(voter, self.epoch, successors))
+            self._box.send(SendEndEpoch(voter, self.epoch, successors))
 
     def _resignation_requested(self, event: ResignationRequested) -> None:
-        if self.role is Role.LEADER:
-            self._resign(event.now)
+        if self.progress is not None:
+            self._resign(self.progress, event.now)
 
     def _refusal(self, epoch: int) -> ErrorCode:
         """Why this node does not serve a follower of that epoch, if it does not."""
@@ -541,7 +486,7 @@ class QuorumReplica:
         request, replica, epoch, offset, last_epoch, now, directory_id, answered_at = event
         progress = self.progress
         if progress is None or epoch != self.epoch:
-            self._send(
+            self._box.send(
                 AnswerFetch(
                     request, replica, self._refusal(epoch), self.leader, self.epoch, offset, self.high_watermark
                 )
@@ -557,12 +502,10 @@ class QuorumReplica:
                 fetcher.caught_up_at = now
             if offset != fetcher.position:
                 fetcher.position = offset
-                self._advance()
-                if self.doubtful:
-                    self._reconsider_doubt()
+                self._advance(progress)
         diverging = verdict if isinstance(verdict, EpochEnd) else None
         snapshot = verdict if isinstance(verdict, SnapshotId) else None
-        self._send(
+        self._box.send(
             AnswerFetch(
                 request, replica, ErrorCode.NONE, self.leader, self.epoch, offset, self.high_watermark,
                 diverging, snapshot,
@@ -574,33 +517,34 @@ class QuorumReplica:
         if self.progress is not None and not error:
             counts = self._knows(event.replica, event.directory_id)
             self.progress.fetcher(event.replica, counts, event.now).fetched_at = event.now
-        self._send(AnswerSnapshotFetch(event.request, event.replica, error, self.leader, self.epoch))
+        self._box.send(AnswerSnapshotFetch(event.request, event.replica, error, self.leader, self.epoch))
 
-    def _advance(self) -> None:
+    def _advance(self, progress: Progress) -> None:
         """The majority rule: up to where a majority is on disk, once that covers a record of this epoch (R9)."""
-        assert self.progress is not None
-        log = self._log
-        ends = self.progress.ends(log.synced_end if self._counts_synced else log.end)
-        floor = self.epoch_start if self._rules.r9_own_epoch else -1
+        log, rules = self._log, self._rules
+        ends = progress.ends(log.synced_end if rules.r9_synced_ends else log.end)
+        floor = progress.epoch_start if rules.r9_own_epoch else NO_OFFSET
         self._raise_high_watermark(majority_high_watermark(self.high_watermark, ends, floor))
+        if self.doubtful:
+            self._reconsider_doubt()
 
     def _raise_high_watermark(self, high_watermark: int) -> None:
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
-            self._out.append(HighWatermarkMoved(high_watermark))
+            self._box.out.append(HighWatermarkMoved(high_watermark))
 
     def _reconsider_doubt(self) -> None:
         """A doubtful log is whole again when it holds all that its leader had committed, in its own epoch too (R17)."""
-        committed = self.high_watermark if self.role is Role.LEADER else self._leader_high_watermark
+        committed = self._following.high_watermark if self.progress is None else self.high_watermark
         if self.last_epoch == self.epoch and self._start_of_epoch() < committed <= self._log.synced_end:
             self.doubtful = False
-            self._out.append(EndDoubt())
+            self._box.out.append(EndDoubt())
 
     def _start_of_epoch(self) -> int:
         """Where the newest epoch begins in this log, as far as it can tell."""
         if self.snapshot is not None and self.snapshot.epoch == self.epoch:
             return self.snapshot.end - 1
-        return self.epoch_start if self.role is Role.LEADER else self._log.end_of_epoch(self.epoch - 1)[1]
+        return self._log.end_of_epoch(self.epoch - 1)[1] if self.progress is None else self.progress.epoch_start
 
     # ------------------------------------------------------------------ following
 
@@ -611,14 +555,14 @@ class QuorumReplica:
         elif event.epoch < self.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif event.epoch == self.epoch and event.leader == self.leader:
-            self._retry_at = None
+            self._following.retry_at = None
             self._fetch_next()
         else:
             if event.epoch == self.epoch:
                 self._lost_leader = NO_BROKER
             if not self._learn(event.leader, event.epoch, event.now):
                 error = ErrorCode.INVALID_REQUEST
-        self._send(AnswerBeginEpoch(event.request, error, self.leader, self.epoch))
+        self._box.send(AnswerBeginEpoch(event.request, error, self.leader, self.epoch))
 
     def _leader_resigned(self, event: LeaderResigned) -> None:
         error = ErrorCode.NONE
@@ -629,7 +573,7 @@ class QuorumReplica:
                 self._enter(event.epoch)
             self._lost_leader = event.leader
             self._succeed(event)
-        self._send(AnswerEndEpoch(event.request, error, self.leader, self.epoch))
+        self._box.send(AnswerEndEpoch(event.request, error, self.leader, self.epoch))
 
     def _succeed(self, event: LeaderResigned) -> None:
         """The first successor asks around at once, the others give it time in their order."""
@@ -647,7 +591,7 @@ class QuorumReplica:
         self._learn(event.leader, event.epoch, event.now)
 
     def _follow(self, leader: int, now: float) -> None:
-        self._stop_fetching()
+        self._following.stop()
         self._set_leader(leader)
         if self.is_voter:
             self.role = Role.FOLLOWER
@@ -658,38 +602,28 @@ class QuorumReplica:
     def _look_around(self, now: float) -> None:
         """An observer asks one voter after the other, by fetching; whoever it is names the leader."""
         self.role = Role.OBSERVER
-        self._stop_fetching()
+        self._following.stop()
         self._set_leader(NO_BROKER)
         self._deadline = now + self._patience()
         others = [voter for voter in self.voters.ids if voter != self.node_id]
         if others:
             self._ask_for_records(others[int(self._draw() * len(others))])
 
-    def _stop_fetching(self) -> None:
-        self._fetch = None
-        self._load = None
-        self._retry_at = None
-        self._has_fetched = False
-        self._leader_high_watermark = 0
-
     def _ask_for_records(self, of: int) -> None:
-        self._fetch_number += 1
-        self._fetch = FetchFrom(self._fetch_number, of, self.epoch, self._log.end, self.last_epoch)
-        self._send(self._fetch)
+        self._box.send(self._following.ask(of, self.epoch, self._log.end, self.last_epoch))
 
     def _fetch_next(self) -> None:
         """Ask for more, once all that was written is on disk: the offset of a fetch is a promise (C17, R19)."""
-        leader = self.leader
-        if leader in (NO_BROKER, self.node_id) or self._fetch or self._load or self._retry_at is not None:
+        if self.leader in (NO_BROKER, self.node_id) or self._following.is_busy:
             return
-        if self._log.synced_end >= self._log.end or not self._counts_synced:
-            self._ask_for_records(leader)
+        if self._log.synced_end >= self._log.end or not self._rules.r9_synced_ends:
+            self._ask_for_records(self.leader)
 
     def _fetch_answered(self, event: QuorumFetchAnswered) -> None:
         now = event.now
-        is_current = event.fetch == self._fetch
+        is_current = event.fetch == self._following.fetch
         if is_current:
-            self._fetch = None
+            self._following.fetch = None
         if self._learn(event.leader, event.epoch, now) or not is_current:
             return
         if event.error or event.epoch != self.epoch or event.leader != event.fetch.to:
@@ -700,16 +634,16 @@ class QuorumReplica:
         self._set_leader(event.leader)  # news to an observer that happened to ask the right one
         self._lost_leader = NO_BROKER
         self._deadline = now + self.timeouts.fetch
-        self._has_fetched = True
+        self._following.has_fetched = True
         if event.diverging is not None:
             self._cut(event.diverging)
         elif event.snapshot is not None:
-            self._load = LoadSnapshot(event.leader, self.epoch, event.snapshot)
-            self._out.append(self._load)
+            self._following.load = LoadSnapshot(event.leader, self.epoch, event.snapshot)
+            self._box.out.append(self._following.load)
         else:
-            self._leader_high_watermark = event.high_watermark
+            self._following.high_watermark = event.high_watermark
             if event.has_records:
-                self._out.append(AppendFetched(self.epoch))
+                self._box.out.append(AppendFetched(self.epoch))
             else:
                 self._take_high_watermark()
                 self._fetch_next()
@@ -720,16 +654,16 @@ class QuorumReplica:
         if offset < self.high_watermark and self._rules.r9_keep_committed:
             self._fail(f"the leader's log leaves this one at {offset}, below the high watermark {self.high_watermark}")
         else:
-            self._out.append(TruncateTo(offset))
+            self._box.out.append(TruncateTo(offset))
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
-        self._out.append(StopFatally(reason))
+        self._box.out.append(StopFatally(reason))
 
     def _fetch_failed(self, event: QuorumFetchFailed) -> None:
-        if self._fetch is not None and event.fetch != self._fetch:
+        if self._following.fetch not in (None, event.fetch):
             return
-        self._fetch = None
+        self._following.fetch = None
         if event.refused:
             self._mistrust(event.fetch.to, event.now)
         self._fetch_later(event.now)
@@ -745,20 +679,18 @@ class QuorumReplica:
 
     def _fetch_later(self, now: float) -> None:
         if self.role in (Role.FOLLOWER, Role.OBSERVER):
-            self._retry_at = now + self.timeouts.retry_backoff
+            self._following.retry_at = now + self.timeouts.retry_backoff
 
     def _log_moved(self, _: LogAdvanced | LogTruncated) -> None:
-        if self.role is Role.LEADER:
-            self._advance()
-            if self.doubtful:
-                self._reconsider_doubt()
+        if self.progress is not None:
+            self._advance(self.progress)
         elif self.leader != NO_BROKER:
             self._take_high_watermark()
             self._fetch_next()
 
     def _take_high_watermark(self) -> None:
         """What is committed and here: the answer's mark counts up to the own end only (correction 3)."""
-        self._raise_high_watermark(min(self._leader_high_watermark, self._log.end))
+        self._raise_high_watermark(min(self._following.high_watermark, self._log.end))
         if self.doubtful:
             self._reconsider_doubt()
 
@@ -769,43 +701,43 @@ class QuorumReplica:
             self.snapshot = event.snapshot
 
     def _snapshot_progressed(self, event: SnapshotProgressed) -> None:
-        if event.load == self._load:
+        if event.load == self._following.load:
             self._deadline = event.now + self.timeouts.fetch
 
     def _snapshot_downloaded(self, event: SnapshotDownloaded) -> None:
         """Still the follower that asked for it? A leader never loads a snapshot (I18)."""
-        if event.load != self._load:
+        if event.load != self._following.load:
             return
-        self._load = None
+        self._following.load = None
         snapshot = event.load.snapshot
         self._deadline = event.now + self.timeouts.fetch
         if snapshot.end < self.high_watermark and self._rules.r9_keep_committed:
             self._fail(f"the leader's snapshot ends at {snapshot.end}, below the high watermark {self.high_watermark}")
             return
         self.snapshot = snapshot
-        self._out.append(InstallSnapshot(snapshot))
+        self._box.out.append(InstallSnapshot(snapshot))
         self._raise_high_watermark(snapshot.end)
 
     def _snapshot_failed(self, event: SnapshotFailed) -> None:
-        if event.load == self._load:
-            self._load = None
+        if event.load == self._following.load:
+            self._following.load = None
             if not self._learn(event.leader, event.epoch, event.now):
                 self._fetch_later(event.now)
 
     # ------------------------------------------------------------------ time
 
     def _time_passed(self, event: TimePassed) -> None:
-        now = event.now
-        if self.role is Role.LEADER:
+        now, progress = event.now, self.progress
+        if progress is not None:
             if self._deadline is not None and now >= self._deadline:
-                self._check_quorum(now)
-            if self.role is Role.LEADER and now >= self._announce_at:
-                self._announce(now)
+                self._check_quorum(progress, now)
+            if self.progress is not None and now >= progress.announce_at:
+                self._announce(progress, now)
             return
         if self._deadline is not None and now >= self._deadline:
             self._give_up_waiting(now)
-        elif self._retry_at is not None and now >= self._retry_at:
-            self._retry_at = None
+        elif self._following.retry_at is not None and now >= self._following.retry_at:
+            self._following.retry_at = None
             if self.leader == NO_BROKER:
                 self._look_around(now)
             else:
@@ -816,7 +748,7 @@ class QuorumReplica:
             self._wait(now)
             return
         if self.leader != NO_BROKER:
-            if self._fetch is None and self._log.synced_end < self._log.end:
+            if self._following.fetch is None and self._log.synced_end < self._log.end:
                 self._deadline = now + self.timeouts.fetch / 2  # not the leader is slow, but the own disk
                 return
             self._lost_leader = self.leader

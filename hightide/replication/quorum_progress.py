@@ -19,12 +19,13 @@ class Fetcher:
 
 
 class Progress:
-    """The fetchers of one leader's epoch. A fetcher without a position has reached nothing yet (R4)."""
+    """The fetchers of one epoch, which began at `epoch_start`. Without a position nothing is known to be there (R4)."""
 
-    __slots__ = ("_majority", "_node_id", "observers", "voters")
+    __slots__ = ("_majority", "announce_at", "epoch_start", "observers", "voters")
 
-    def __init__(self, node_id: int, voters: VoterSet, now: float) -> None:
-        self._node_id = node_id
+    def __init__(self, node_id: int, voters: VoterSet, epoch_start: int, now: float) -> None:
+        self.epoch_start = epoch_start
+        self.announce_at = now
         self._majority = voters.majority
         self.voters = {voter: Fetcher(now) for voter in voters.ids if voter != node_id}
         self.observers: dict[int, Fetcher] = {}
@@ -37,6 +38,15 @@ class Progress:
         if fetcher is None:
             fetcher = self.observers[replica] = Fetcher(now)
         return fetcher
+
+    def position_of(self, replica: int) -> int:
+        """How far a voter or observer is; -1 when that is not known."""
+        fetcher = self.voters.get(replica) or self.observers.get(replica)
+        return NO_OFFSET if fetcher is None else fetcher.position
+
+    def silent_voters(self, since: float) -> list[int]:
+        """Voters that never fetched in this epoch, or not since then."""
+        return [voter for voter, fetcher in self.voters.items() if fetcher.position < 0 or fetcher.fetched_at <= since]
 
     def forget_observers(self, unheard_since: float) -> None:
         """Drop observers that went away, so that those who come and go leave nothing behind."""

@@ -323,7 +323,9 @@ class Script:
     # ------------------------------------------------------------------ logs and disks
 
     def _append(self, word: str, value: str, records: str = "1") -> None:
-        self._some((word,))[0].append(int(value), int(records))
+        (node,) = self._some((word,))
+        assert node.leads, f"{word} does not lead"
+        node.append(int(value), int(records))
 
     def _hold_disk(self, word: str) -> None:
         self.world.held.add(int(word))
