@@ -11,8 +11,9 @@ from typing import Protocol
 
 from hightide.errors import StorageError
 from hightide.node.ports import Clock, Syncer, Timer
-from hightide.storage.directory import NO_DESCRIPTORS, LogDirectory
+from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
+from hightide.storage.recovery import NO_DESCRIPTORS
 from hightide.types import TopicPartition
 
 log = logging.getLogger("hightide.checkpoints")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hightide.errors import DiskFullError, StorageError
+from hightide.errors import ApiError, DiskFullError, StorageError
 from hightide.node.ports import Timer
 from hightide.storage.retention import RetentionClock
 from hightide.storage.space import Condition
@@ -105,7 +105,7 @@ class Housekeeping:
         """Making room may use the reserve, and one log that can't be cut does not keep others from being (R10)."""
         try:
             self._node.directory.guarded(step)
-        except DiskFullError as error:
+        except (ApiError, DiskFullError) as error:
             log.warning("retention has to wait: %s", error)
         except (OSError, StorageError) as error:
             self._node.disk_failed(error)

@@ -33,6 +33,7 @@ from hightide.storage.identity import (
     write_state,
 )
 from hightide.storage.partition_directories import PartitionDirectories
+from hightide.storage.recovery import FULL_DISK, NO_DESCRIPTORS
 from hightide.storage.settings import OpenFacts
 from hightide.storage.space import Condition, Space
 from hightide.storage.synced_ends import SyncedEnds, create_synced_ends
@@ -44,8 +45,6 @@ LOG_STARTS_FILE = "log-start-offset-checkpoint"
 SYNCED_ENDS_FILE = "synced-ends"
 CLEAN_MARK_FILE = ".kafka_cleanshutdown"
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 NOT_THE_DISK = (errno.ENOENT, *NO_DESCRIPTORS)
 
 Token = Callable[[int], bytes]

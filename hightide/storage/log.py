@@ -18,7 +18,7 @@ from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import parent_of
 from hightide.storage.files import File, Files, FileSlice
 from hightide.storage.index import OFFSET_ENTRY_BYTES
-from hightide.storage.recovery import FULL_DISK, RecoveredLog, apply_batch, recover
+from hightide.storage.recovery import FULL_DISK, NO_DESCRIPTORS, RecoveredLog, apply_batch, recover
 from hightide.storage.retention import plan_start
 from hightide.storage.scanning import Chain, StoredBatch, verified_from
 from hightide.storage.segment import Segment
@@ -338,6 +338,8 @@ class Log:
                 file.close()
             if error.errno in FULL_DISK:
                 raise DiskFullError(f"{self.directory} can't begin a new segment: {error}") from error
+            if error.errno in NO_DESCRIPTORS:  # says nothing about the disk: whoever appends tries again
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no new segment: {error}") from error
             self._fail(error)
         segment.gaps = active.gaps
         self._segments.append(segment)

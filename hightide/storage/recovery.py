@@ -11,7 +11,7 @@ Every step may be interrupted and done again (I30): segments go from the end, an
 """
 
 from collections.abc import Callable
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from functools import partial
 from itertools import pairwise
 from struct import Struct
@@ -32,6 +32,7 @@ from hightide.wire.records import ControlType, control_type_of, iterate_records
 _MARKER = Struct(">hi")  # version and coordinator epoch, the value of an EndTxnMarker
 _NAME_DIGITS = 20
 FULL_DISK = (ENOSPC, EDQUOT)
+NO_DESCRIPTORS = (EMFILE, ENFILE)
 
 
 class RecoveredLog:

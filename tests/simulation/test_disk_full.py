@@ -215,6 +215,30 @@ def test_a_partition_that_may_not_open_its_files_is_offline_alone() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("pattern", ["/data/t-0/*[1-9].log", "/data/t-0/*.index", "/data/t-0/*.snapshot*"])
+def test_a_segment_that_may_not_be_opened_refuses_records_until_it_may(pattern: str) -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        broker = await MemoryBroker(disk).start()
+        await broker.call(create_topic("t", segment_bytes="1048576"), 7)
+        values = [b"%d" % number + bytes(400_000) for number in range(3)]
+        for value in values[:2]:
+            assert await produced(broker, value) is ErrorCode.NONE
+        disk.fail("create", pattern, code=errno.EMFILE, times=2)
+        for _ in range(2):
+            assert await produced(broker, values[2]) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not broker.node.failed.is_set()
+        assert await produced(broker, values[2]) is ErrorCode.NONE
+        again = await after_power_loss(broker, disk)
+        found: list[bytes | None] = []
+        while len(found) < len(values):
+            found += values_of(await again.call(fetch("t", len(found)), 12))
+        assert found == values
+        await again.node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_checkpoints_wait_for_a_descriptor() -> None:
     """And nothing is deleted whose new start could not be noted down: after a crash that would look like a gap."""
 
