@@ -2,7 +2,7 @@
 
 | the broker is  | it wishes           | it becomes                                                            |
 |----------------|---------------------|-----------------------------------------------------------------------|
-| fenced         | to stop             | fenced, and may stop                                                  |
+| fenced         | to stop, or did     | fenced, and may stop                                                  |
 | fenced         | to be fenced        | fenced                                                                |
 | fenced         | nothing             | unfenced, once it has replayed its own registration (R8)              |
 | unfenced       | to stop             | stopping if it leads anything, else fenced, and may stop              |
@@ -25,7 +25,7 @@ from hightide.metadata.registrations import FENCE, change, fence_brokers, unfenc
 from hightide.metadata.replica_states import ReplicaState, Unready, state_of
 from hightide.metadata.rounds import Elections, Round
 from hightide.metadata.shutdown import begin_shutdown, may_stop
-from hightide.types import PartitionKey
+from hightide.types import NO_BROKER, PartitionKey
 from hightide.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from hightide.wire.messages.metadata_log import BrokerRegistrationChangeRecord
 
@@ -59,9 +59,10 @@ def heartbeat(
     _note(session, request, now)
     plan = Plan(view)
     _take_directories_offline(plan, broker, request)
-    _judge_replicas(plan, session, request)
+    news = _take_out_unready(plan, session, request)
     step = _next_step(plan.view, session, liveness, request)
     _carry_out(plan, step, broker.broker_id)
+    _fill_vacancies(plan, broker.broker_id, news)
     after = plan.view.image.brokers[broker.broker_id]
     response.is_caught_up = request.current_metadata_offset >= broker.epoch
     response.is_fenced = after.fenced
@@ -72,7 +73,7 @@ def heartbeat(
 
 
 def _note(session: Session, request: BrokerHeartbeatRequest, now: float) -> None:
-    session.contact = max(session.contact, now)
+    session.contact, session.is_heard = max(session.contact, now), True
     session.metadata_offset = max(session.metadata_offset, request.current_metadata_offset)
     session.applied_offset = max(session.applied_offset, request.applied_metadata_offset)
 
@@ -106,21 +107,27 @@ def _take_directories_offline(plan: Plan, broker: Broker, request: BrokerHeartbe
     plan.add(round_.records)
 
 
-def _judge_replicas(plan: Plan, session: Session, request: BrokerHeartbeatRequest) -> None:
-    """C8, R10, R17: replicas that cannot serve give their places up; those that can again may lead what waits."""
+def _take_out_unready(plan: Plan, session: Session, request: BrokerHeartbeatRequest) -> list[PartitionKey]:
+    """C8, R10, R17: replicas that cannot serve give their places up. The partitions that there is better news of."""
     view = plan.view
-    hosted = view.image.index.hosted_by(request.broker_id)
     before, session.unready = session.unready, _unready(request)
-    told = _take_log_ends(view, session, request)
-    if not before and not session.unready and not told:
+    if session.unready and view.rules.r10_unready_replicas_leave:
+        hosted = view.image.index.hosted_by(request.broker_id)
+        round_ = Round(view)
+        for key, unready in session.unready.items():
+            if key in hosted:
+                round_.elect(key, _removal(view, key, request.broker_id, unready))
+        plan.add(round_.records)
+    return [*(key for key in before if key not in session.unready), *_take_log_ends(view, session, request)]
+
+
+def _fill_vacancies(plan: Plan, broker_id: int, news: list[PartitionKey]) -> None:
+    """Partitions that nobody leads may have a leader by what was told. Last, so that nobody who leaves is elected."""
+    if not news:
         return
-    round_ = Round(view)
-    for key, unready in session.unready.items():
-        if key in hosted and view.rules.r10_unready_replicas_leave:
-            round_.elect(key, _removal(view, key, request.broker_id, unready))
-    for key in dict.fromkeys([*(key for key in before if key not in session.unready), *told]):
-        if key in hosted and not view.image.topics[key.topic_id].partitions[key.partition].has_leader:
-            round_.elect(key)
+    image = plan.view.image
+    hosted, vacant = image.index.hosted_by(broker_id), image.index.led_by(NO_BROKER)
+    round_ = Round(plan.view).elect_all(key for key in dict.fromkeys(news) if key in hosted and key in vacant)
     plan.add(round_.records)
 
 
@@ -157,7 +164,7 @@ def _next_step(view: View, session: Session, liveness: Liveness, request: Broker
     """The table above."""
     broker = view.image.brokers[request.broker_id]
     if broker.fenced:
-        if request.want_shut_down:
+        if request.want_shut_down or broker.in_controlled_shutdown:
             return Step.STOP
         has_replayed = request.current_metadata_offset >= broker.epoch or not view.rules.r8_unfence_after_replay
         has_disk = not set(broker.directories) or not set(broker.directories) <= set(request.offline_log_dirs)

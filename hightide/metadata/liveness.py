@@ -21,6 +21,7 @@ class Session:
         "applied_offset",
         "contact",
         "epoch",
+        "is_heard",
         "log_ends",
         "metadata_offset",
         "shutdown_offset",
@@ -30,6 +31,7 @@ class Session:
     def __init__(self, epoch: int, now: float) -> None:
         self.epoch = epoch
         self.contact = now
+        self.is_heard = False
         self.metadata_offset = NO_OFFSET
         self.applied_offset = NO_OFFSET
         self.shutdown_offset: int | None = None
@@ -72,10 +74,12 @@ class Liveness:
         return session if session is not None and session.epoch == epoch else None
 
     def is_active(self, image: Image, broker_id: int, now: float, timeout: float) -> bool:
-        """Whether the registered life of a broker was heard of within the session time-out."""
+        """Whether the registered life of a broker may be running: heard of lately, or not given up yet."""
         broker = image.brokers.get(broker_id)
         session = None if broker is None else self.find(broker_id, broker.epoch)
-        return session is not None and now - session.contact < timeout
+        if broker is None or session is None or now - session.contact >= timeout:
+            return False
+        return session.is_heard or not broker.fenced
 
     def expired(self, image: Image, now: float, timeout: float) -> list[int]:
         """The unfenced brokers whose session ended, by id."""

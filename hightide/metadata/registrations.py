@@ -83,7 +83,7 @@ def fence_brokers(view: View, broker_ids: Iterable[int]) -> Decision[Elections]:
 def unfence_broker(view: View, broker_id: int, broker_epoch: int) -> Decision[Elections]:
     """Lets a broker take roles: it leads what waited for it. ApiError STALE_BROKER_EPOCH for a former life."""
     broker = view.broker_with_epoch(broker_id, broker_epoch)
-    if not broker.fenced:
+    if not broker.fenced or broker.in_controlled_shutdown:  # a life that began to stop takes no role again
         return Decision([], Elections())
     hosted = view.image.index.hosted_by(broker_id)
     waiting = [key for key in view.image.index.led_by(NO_BROKER) if key in hosted]
@@ -194,12 +194,12 @@ def _removal(
         return Removal.LOST
     if state is ReplicaState.BELOW_HIGH_WATERMARK and rules.r8_short_log_is_lost:
         return Removal.LOST
+    is_unclean = state is ReplicaState.UNCLEAN or (state is not ReplicaState.INTACT and request.is_unclean)
+    is_short = is_unclean and rules.r8_unclean_replicated_leaves and not _survives_unclean_stop(view, topic, partition)
     if state is ReplicaState.QUARANTINED and rules.r17_quarantine_synced_corruption:
-        return Removal.QUARANTINED
-    if state is ReplicaState.DOUBTFUL and rules.r17_doubtful_replicas_leave:
-        return Removal.DOUBTED
-    is_unclean = state is ReplicaState.UNCLEAN or (state is None and request.is_unclean)
-    if is_unclean and rules.r8_unclean_replicated_leaves and not _survives_unclean_stop(view, topic, partition):
+        # The only member is kept for what it has; one that lost its newest records besides has no claim to that.
+        return Removal.DOUBTED if is_short and partition.members == (request.broker_id,) else Removal.QUARANTINED
+    if is_short or (state is ReplicaState.DOUBTFUL and rules.r17_doubtful_replicas_leave):
         return Removal.DOUBTED
     return None
 
