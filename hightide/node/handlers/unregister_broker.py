@@ -1,4 +1,4 @@
-"""UnregisterBroker (64), versions 0: a broker is gone for good."""
+"""UnregisterBroker (64), version 0: a broker is gone for good."""
 
 from typing import TYPE_CHECKING
 

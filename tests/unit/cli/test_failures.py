@@ -57,7 +57,7 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
         ["consume", "t", "-f", "%x"],
         ["produce", "t", "v", "-H", "=x"],
         ["config", "show", "--topic", "t", "--broker", "1"],
-        ["up", "--brokers", "3"],
+        ["up", "--brokers", "0"],
     ],
 )
 def test_wrong_options(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
