@@ -41,6 +41,7 @@ class Rules:
     r7_unclean_only_if_allowed: bool = True
     r8_new_epoch_every_start: bool = True
     r8_roles_after_own_registration: bool = True
+    r8_uncleanness_stays: bool = True
     r8_unfence_after_replay: bool = True
     r8_other_directory_is_lost: bool = True
     r8_older_epoch_is_lost: bool = True
@@ -64,6 +65,7 @@ class Rules:
     r13_empty_above_high_watermark: bool = True
     r13_high_watermark_after_append: bool = True
     r16_lease: bool = True
+    r16_lease_after_replay: bool = True
     r16_lease_ages: bool = True
     r16_lease_below_session: bool = True
     r16_sessions_restart: bool = True

@@ -11,7 +11,8 @@
 
 The answer leaves at once, not when its records are committed: its age is what the lease is measured by (R16). Nothing
 else in it needs the commit, since brokers take their roles from the metadata log only (C11). A fenced broker gets no
-lease.
+lease, and one that is let back in none before it has replayed that it was fenced: it would go on leading what others
+lead since.
 """
 
 from enum import Enum
@@ -57,6 +58,8 @@ def heartbeat(
         return Decision([], response)
     session = liveness.of(broker.broker_id, broker.epoch, now)
     _note(session, request, now)
+    if broker.fenced:
+        session.lease_offset = view.image.offset
     plan = Plan(view)
     _take_directories_offline(plan, broker, request)
     news = _take_out_unready(plan, session, request)
@@ -67,7 +70,8 @@ def heartbeat(
     response.is_caught_up = request.current_metadata_offset >= broker.epoch
     response.is_fenced = after.fenced
     response.should_shut_down = step is Step.STOP
-    if quorum_age is not None and not after.fenced:
+    has_replayed = request.current_metadata_offset >= session.lease_offset or not view.rules.r16_lease_after_replay
+    if quorum_age is not None and not after.fenced and has_replayed:
         response.lease_age_ms, response.lease_ms = _lease(plan.view, quorum_age)
     return Decision(plan.records, response)
 

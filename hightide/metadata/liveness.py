@@ -22,6 +22,7 @@ class Session:
         "contact",
         "epoch",
         "is_heard",
+        "lease_offset",
         "log_ends",
         "metadata_offset",
         "shutdown_offset",
@@ -32,6 +33,8 @@ class Session:
         self.epoch = epoch
         self.contact = now
         self.is_heard = False
+        self.lease_offset = NO_OFFSET
+        """What it must have replayed before it gets a lease: it may have been fenced there, and led before (R16)."""
         self.metadata_offset = NO_OFFSET
         self.applied_offset = NO_OFFSET
         self.shutdown_offset: int | None = None
@@ -49,6 +52,8 @@ class Liveness:
     def restart(self, image: Image, now: float) -> None:
         """A controller activates: everybody has a whole session from now (R16)."""
         self._sessions = {broker_id: Session(broker.epoch, now) for broker_id, broker in image.brokers.items()}
+        for session in self._sessions.values():
+            session.lease_offset = image.offset
 
     def clear(self) -> None:
         """The controller resigned: it knows nothing any more."""
