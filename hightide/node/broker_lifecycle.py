@@ -21,6 +21,7 @@ from hightide.wire.messages.broker_heartbeat import (
     UnreadyReplica,
 )
 from hightide.wire.messages.broker_registration import (
+    AffectedReplica,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     Listener,
@@ -60,6 +61,7 @@ class BrokerLifecycle:
             log_dirs=[node.directory.identity.directory_id],
             previous_broker_epoch=node.directory.state.broker_epoch,
             is_unclean=node.directory.is_unclean,
+            affected_replicas=self._affected(),
         )
         while True:
             reply = await node.controller_link.call(request, BrokerRegistrationResponse, timeout=float("inf"))
@@ -75,6 +77,28 @@ class BrokerLifecycle:
         node.directory.acknowledge_unclean()
         while self._own_epoch() != reply.broker_epoch:
             await node.replayed(lambda: self._own_epoch() == reply.broker_epoch)
+
+    def _affected(self) -> list[AffectedReplica]:
+        """R7, R8: replicas that may have lost something since the last life, with where their logs end now."""
+        node = self._node
+        told = [
+            AffectedReplica(topic_id=topic_id, partition_id=index, state=ReplicaState.QUARANTINED)
+            for topic_id, index in node.offline
+        ]
+        for partition in node.assignments:
+            if not (partition.log.doubtful or node.directory.is_unclean):
+                continue
+            view = StoredLog(partition.log)
+            told.append(
+                AffectedReplica(
+                    topic_id=partition.topic_id,
+                    partition_id=partition.index,
+                    state=ReplicaState.DOUBTFUL if partition.log.doubtful else ReplicaState.UNCLEAN,
+                    last_epoch=view.last_epoch,
+                    end_offset=view.end,
+                )
+            )
+        return told
 
     def _own_epoch(self) -> int:
         broker = self._node.image.brokers.get(self._node.settings.node_id)
