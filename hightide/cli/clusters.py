@@ -1,7 +1,7 @@
 """`hightide cluster …`: who is there, and is it well."""
 
 import asyncio
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -14,7 +14,7 @@ from hightide.client.cluster import Cluster
 from hightide.client.metadata import Partition
 from hightide.errors import ApiError
 
-application = typer.Typer(no_args_is_help=True, help="The cluster: describe, status.")
+application = typer.Typer(no_args_is_help=True, help="The cluster: describe, status, replicas.")
 
 
 def add_to(parent: typer.Typer) -> None:
@@ -33,6 +33,19 @@ class BrokerFacts(TypedDict):
     replicas: int
     log_bytes: int | None
     disk_bytes_free: int | None
+
+
+class ReplicaFacts(TypedDict):
+    """One replica; numbers are None when its broker did not tell."""
+
+    topic: str
+    partition: int
+    broker: int
+    role: str
+    in_sync: bool
+    log_end: int | None
+    high_watermark: int | None
+    lag: int | None
 
 
 @application.command("describe")
@@ -92,6 +105,60 @@ def cluster_status(
         raise CommandError(what, ExitCode.FAILED, "`hightide topic describe NAME` shows who is missing")
 
 
+@application.command("replicas")
+def cluster_replicas(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics by name; all when none is named.")
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    output: Output = Format.TABLE,
+    timeout: Timeout = TIMEOUT_DEFAULT,
+) -> None:
+    """Show every replica: its role, whether it is in sync, where its log ends, its high watermark and its lag."""
+    replicas = visit(bootstrap, timeout, lambda cluster: _replicas(cluster, set(topics or ())))
+    show(
+        output,
+        document=replicas,
+        names=[f"{replica['topic']}-{replica['partition']}@{replica['broker']}" for replica in replicas],
+        tables=lambda: [
+            Table(
+                ["TOPIC", "PARTITION", "BROKER", "ROLE", "IN SYNC", "LOG END", "HIGH WATERMARK", "LAG"],
+                [list(replica.values()) for replica in replicas],
+            )
+        ],
+    )
+
+
+async def _replicas(cluster: Cluster, topics: set[str]) -> list[ReplicaFacts]:
+    metadata = await cluster.all_topics()
+    told = await asyncio.gather(*(_ends(cluster, broker_id) for broker_id in metadata.brokers))
+    ends: dict[tuple[int, str, int], tuple[int, int]] = {}
+    for found in told:
+        ends |= found
+    none: tuple[None, None] = (None, None)
+    rows = []
+    for topic in sorted(metadata.topics.values(), key=lambda topic: topic.name):
+        if topics and topic.name not in topics:
+            continue
+        for partition in topic.partitions.values():
+            leader_end = ends.get((partition.leader, topic.name, partition.number), none)[0]
+            for broker in partition.replicas:
+                end, high_watermark = ends.get((broker, topic.name, partition.number), none)
+                rows.append(
+                    ReplicaFacts(
+                        topic=topic.name,
+                        partition=partition.number,
+                        broker=broker,
+                        role="leader" if broker == partition.leader else "follower",
+                        in_sync=broker in partition.in_sync_replicas,
+                        log_end=end,
+                        high_watermark=high_watermark,
+                        lag=None if end is None or leader_end is None else max(0, leader_end - end),
+                    )
+                )
+    return rows
+
+
 async def _brokers(cluster: Cluster) -> tuple[str, list[BrokerFacts]]:
     described, everything = await asyncio.gather(Admin(cluster).describe_cluster(), cluster.all_topics())
     partitions = [partition for topic in everything.topics.values() for partition in topic.partitions.values()]
@@ -124,6 +191,21 @@ async def _disk(cluster: Cluster, broker_id: int) -> tuple[int | None, int | Non
     )
     free = [directory.usable_bytes for directory in directories if directory.usable_bytes >= 0]
     return sum(sizes), sum(free) if free else None
+
+
+async def _ends(cluster: Cluster, broker_id: int) -> dict[tuple[int, str, int], tuple[int, int]]:
+    """Log end and high watermark of a broker's replicas; nothing of one that does not answer or is no hightide."""
+    try:
+        directories = await Admin(cluster).describe_log_dirs(broker_id)
+    except ApiError:
+        return {}
+    return {
+        (broker_id, topic.name, part.partition_index): (part.log_end_offset, part.high_watermark)
+        for directory in directories
+        for topic in directory.topics
+        for part in topic.partitions
+        if part.log_end_offset >= 0
+    }
 
 
 def _short_of_replicas(partition: Partition) -> bool:

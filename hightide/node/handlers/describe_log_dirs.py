@@ -1,4 +1,7 @@
-"""DescribeLogDirs (35), versions 1-5: the size of each partition on disk, and the room that is left."""
+"""DescribeLogDirs (35), versions 1-5: the size of each partition on disk, and the room that is left.
+
+Our own tagged fields tell where each replica's log ends and how far it knows it to be committed (T1).
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -25,7 +28,11 @@ def handle(node: "Node", message: DescribeLogDirsRequest, request: "Request") ->
     for partition in _wanted(node, message):
         topics.setdefault(partition.topic, []).append(
             DescribeLogDirsPartition(
-                partition_index=partition.index, partition_size=partition.log.size_bytes, offset_lag=0
+                partition_index=partition.index,
+                partition_size=partition.log.size_bytes,
+                offset_lag=max(0, partition.high_watermark - partition.log.end),
+                log_end_offset=partition.log.end,
+                high_watermark=partition.high_watermark,
             )
         )
     result = DescribeLogDirsResult(

@@ -9,6 +9,7 @@ from hightide.wire.primitives import (
     FRESH,
     INT16,
     INT32,
+    INT64,
     Reader,
     write_compact_count,
     write_compact_string,
@@ -119,7 +120,14 @@ class DescribeLogDirsRequest(ApiMessage):
 
 
 class DescribeLogDirsPartition(Structure):
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
+    __slots__ = (
+        "partition_index",
+        "partition_size",
+        "offset_lag",
+        "is_future_key",
+        "log_end_offset",
+        "high_watermark",
+    )
 
     def __init__(
         self,
@@ -128,18 +136,29 @@ class DescribeLogDirsPartition(Structure):
         partition_size: int = 0,
         offset_lag: int = 0,
         is_future_key: bool = False,
+        log_end_offset: int = -1,
+        high_watermark: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition_index = partition_index
         self.partition_size = partition_size
         self.offset_lag = offset_lag
         self.is_future_key = is_future_key
+        self.log_end_offset = log_end_offset
+        self.high_watermark = high_watermark
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
         out += _IQQT.pack(self.partition_index, self.partition_size, self.offset_lag, self.is_future_key)
         if version >= 2:
-            write_tagged_fields(out, None, self.unknown_tagged_fields)
+            tagged: dict[int, bytearray] = {}
+            if self.log_end_offset != -1:
+                tagged[10000] = field = bytearray()
+                field += INT64.pack(self.log_end_offset)
+            if self.high_watermark != -1:
+                tagged[10001] = field = bytearray()
+                field += INT64.pack(self.high_watermark)
+            write_tagged_fields(out, tagged, self.unknown_tagged_fields)
         else:
             if self.unknown_tagged_fields:
                 raise absent_field(self, "unknown_tagged_fields", version)
@@ -148,8 +167,17 @@ class DescribeLogDirsPartition(Structure):
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
         (self.partition_index, self.partition_size, self.offset_lag, self.is_future_key) = reader.unpack(_IQQT)
+        self.log_end_offset = -1
+        self.high_watermark = -1
         if version >= 2:
-            self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+            self.unknown_tagged_fields = None
+            for tag, size in reader.read_tags():
+                if tag == 10000:
+                    self.log_end_offset = reader.read_int64()
+                elif tag == 10001:
+                    self.high_watermark = reader.read_int64()
+                else:
+                    self.keep_unknown_tagged_field(tag, reader.read_view(size))
         else:
             self.unknown_tagged_fields = None
         return self
