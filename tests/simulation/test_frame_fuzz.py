@@ -14,7 +14,7 @@ from hightide.sim.disk import SimulatedDisk
 from hightide.wire.headers import RequestHeader
 from hightide.wire.messages.api_versions import ApiVersionsRequest
 from hightide.wire.primitives import Reader
-from tests.chaos.corpus import FUZZED, INTER_BROKER, OWN_FROM, Mutator, samples, served
+from tests.chaos.corpus import FUZZED, NOT_FUZZED, OWN_FROM, Mutator, samples, served
 from tests.memory_world import MemoryBroker
 from tests.properties.messages import API_SUBJECTS, Subject, wide
 from tests.requests import create_topic, fetch, produce, values_of
@@ -25,7 +25,7 @@ REQUESTS = {
     for subject in API_SUBJECTS
     if subject.schema.kind == "request"
 }
-CLIENT_APIS = sorted(key for key in REQUESTS if key not in INTER_BROKER and key < OWN_FROM)
+CLIENT_APIS = sorted(key for key in REQUESTS if key not in NOT_FUZZED and key < OWN_FROM)
 
 
 class Target:
