@@ -31,6 +31,7 @@ class RaftInvariants:
     def __init__(self, majority: int) -> None:
         self._majority = majority
         self._leaders: dict[int, tuple[int, int]] = {}
+        self._newest_epoch = 0
         self._bases: list[int] = []
         self.committed: list[Batch] = []
         self.committed_end = 0
@@ -65,6 +66,7 @@ class RaftInvariants:
 
     def elected(self, node: "RaftNode", epoch: int) -> None:
         """I13, and I20 in its strongest form: whoever leads has everything that was acknowledged."""
+        self._newest_epoch = max(self._newest_epoch, epoch)
         leader = self._leaders.setdefault(epoch, (node.id, node.life))
         if leader != (node.id, node.life):
             raise InvariantError("I13", f"epoch {epoch} was led by {leader[0]}, and now by {node.id}")
@@ -82,7 +84,9 @@ class RaftInvariants:
     def moved(self, node: "RaftNode", before: int, high_watermark: int, is_leader: bool) -> None:
         """I15, I16, I19: a replica says that everything below `high_watermark` is committed."""
         if is_leader:
-            if high_watermark < self.committed_end:
+            assert node.machine is not None
+            is_newest = node.machine.epoch == self._newest_epoch  # a deposed one may yet learn of what it committed
+            if is_newest and high_watermark < self.committed_end:
                 raise InvariantError("I15", f"leader {node.id} went to {high_watermark} after {self.committed_end}")
             reached = sum(1 for voter in node.world.voting_nodes() if voter.reached >= high_watermark)
             if reached < self._majority:

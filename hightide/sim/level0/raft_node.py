@@ -165,18 +165,22 @@ class RaftNode:
         self._sync()
 
     def kill(self) -> None:
-        """SIGKILL: the operating system keeps what was written."""
+        """SIGKILL: the operating system keeps what was written, and tells whoever is connected."""
+        self._end()
+        self.world.reset_connections(self)
+
+    def lose_power(self) -> None:
+        """The machine went dark: nobody is told anything."""
+        self._end()
+        self.log.lose_power(self.world.faults)
+
+    def _end(self) -> None:
         if self.machine is None:
             return
         if self._saving is not None and self.world.faults.random() < 0.5:
             self._store(self._saving)
         self.checkpointed = min(self.machine.high_watermark, self.log.synced_end)
         self.machine = None
-
-    def lose_power(self) -> None:
-        """The machine went dark."""
-        self.kill()
-        self.log.lose_power(self.world.faults)
 
     # ------------------------------------------------------------------ events and effects
 

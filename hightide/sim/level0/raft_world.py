@@ -19,6 +19,7 @@ Message = Callable[[RaftNode, float], None]
 SYNC_SECONDS = 0.0005
 SLOW_SYNC_SECONDS_MAX = 3.0
 CONVERGENCE_SECONDS = 40.0
+SETTLING_SECONDS = 10.0  # for whoever is still behind, once there is a leader
 
 
 class RaftWorld:
@@ -105,14 +106,22 @@ class RaftWorld:
 
     def _refuse_connection(self, source: int) -> None:
         """Nobody listens: the operating system says so at once."""
-        node = self.nodes[source]
-        if node.machine is not None and node.fetch_under_way is not None:
-            self.kernel.after(self.delay, self._refused, source, node.life, node.fetch_under_way)
+        self._fail_fetch(self.nodes[source], refused=True)
 
-    def _refused(self, source: int, life: int, fetch: FetchFrom) -> None:
-        node = self.nodes[source]
-        if node.machine is not None and node.life == life and self.nodes[fetch.to].machine is None:
-            node.handle(QuorumFetchFailed(fetch, self.kernel.now, refused=True))
+    def reset_connections(self, dead: RaftNode) -> None:
+        """A process is gone: whoever fetches from it notices."""
+        for node in self.nodes.values():
+            if node.fetch_under_way is not None and node.fetch_under_way.to == dead.id:
+                self._fail_fetch(node, refused=False)
+
+    def _fail_fetch(self, node: RaftNode, *, refused: bool) -> None:
+        if node.machine is not None and node.fetch_under_way is not None:
+            self.kernel.after(self.delay, self._fetch_failed, node, node.life, node.fetch_under_way, refused)
+
+    def _fetch_failed(self, node: RaftNode, life: int, fetch: FetchFrom, refused: bool) -> None:
+        is_heard = (fetch.to, node.id) not in self.blocked
+        if node.machine is not None and node.life == life and is_heard and self.nodes[fetch.to].machine is None:
+            node.handle(QuorumFetchFailed(fetch, self.kernel.now, refused))
 
     def after_syncs(self, node: RaftNode, count: int, action: Callable[..., None], *arguments: object) -> None:
         """Do something when the disk of a node has synced so many files; sometimes that takes seconds."""
@@ -169,11 +178,14 @@ class RaftWorld:
     def check_liveness(self) -> None:
         """After healing: a leader, new commits, and everybody holds everything committed."""
         before = self.invariants.records
-        self.kernel.run(self.kernel.now + CONVERGENCE_SECONDS)
-        self._is_quiet = True
-        self.kernel.run(self.kernel.now + 5.0)
+        until = self.kernel.now + CONVERGENCE_SECONDS
+        while self.kernel.now < until and self.invariants.records == before:
+            self.kernel.run(self.kernel.now + 2.0)
         if self.invariants.records == before:
             raise InvariantError("liveness", "nothing was committed after healing")
+        self.kernel.run(self.kernel.now + SETTLING_SECONDS)
+        self._is_quiet = True
+        self.kernel.run(self.kernel.now + 2.0)
         leaders = self.leaders()
         if len(leaders) != 1:
             raise InvariantError("liveness", f"{len(leaders)} leaders after healing")
