@@ -478,6 +478,12 @@ class Node:
         while not condition() and (left := deadline - self.clock.now()) > 0:
             await self.metadata.progressed(self.metadata.high_watermark, left)
 
+    @property
+    def controller_id(self) -> int:
+        """Whom clients may ask as the controller: the active one where it is a broker, else this node, which forwards."""
+        leader = self.metadata.quorum.leader
+        return leader if leader in self.image.brokers else self.settings.node_id
+
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers."""
         broker = self.image.brokers.get(broker_id)

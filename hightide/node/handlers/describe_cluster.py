@@ -35,7 +35,7 @@ def handle(node: "Node", message: DescribeClusterRequest, request: "Request") ->
     response = DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=node.directory.identity.cluster_id,
-        controller_id=node.settings.node_id,
+        controller_id=node.controller_id,
     )
     for broker in brokers:
         endpoint = broker.endpoint(request.session.listener_name) or broker.endpoints[0]

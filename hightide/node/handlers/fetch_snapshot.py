@@ -43,7 +43,7 @@ async def handle(node: "Node", message: FetchSnapshotRequest, request: "Request"
     else:
         await _judge(node, message.replica_id, part, answer)
         if not answer.error_code:
-            _fill(node, part, message.max_bytes, answer)
+            _fill(node, message, part, answer)
     topic = FetchSnapshotResponseTopicSnapshot(name=name, partitions=[answer])
     return FetchSnapshotResponse(topics=[topic])
 
@@ -68,16 +68,15 @@ async def _judge(
 
 def _fill(
     node: "Node",
+    message: FetchSnapshotRequest,
     part: FetchSnapshotRequestPartitionSnapshot,
-    max_bytes: int,
     answer: FetchSnapshotResponsePartitionSnapshot,
 ) -> None:
     wanted = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
     answer.snapshot_id = FetchSnapshotResponseSnapshotId(end_offset=wanted.end, epoch=wanted.epoch)
+    length = max(1, min(message.max_bytes, SNAPSHOT_PIECE_BYTES))
     try:
-        snapshot, data = node.metadata.snapshots.piece(
-            wanted, part.position, max(1, min(max_bytes, SNAPSHOT_PIECE_BYTES))
-        )
+        snapshot, data = node.metadata.snapshots.piece(message.replica_id, wanted, part.position, length)
     except ApiError as error:
         answer.error_code = error.code
         return

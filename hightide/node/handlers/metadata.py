@@ -38,7 +38,7 @@ def handle(node: "Node", message: MetadataRequest, request: "Request") -> Metada
     return MetadataResponse(
         brokers=[_broker(broker, request) for broker in image.live_brokers()],
         cluster_id=node.directory.identity.cluster_id,
-        controller_id=node.settings.node_id,
+        controller_id=node.controller_id,
         topics=topics,
     )
 
