@@ -480,7 +480,7 @@ class Node:
 
     @property
     def controller_id(self) -> int:
-        """Whom clients may ask as the controller: the active one where it is a broker, else this node, which forwards."""
+        """Whom clients may ask as the controller: the active one where it is a broker, else this node forwards."""
         leader = self.metadata.quorum.leader
         return leader if leader in self.image.brokers else self.settings.node_id
 
