@@ -35,7 +35,7 @@ log = logging.getLogger("hightide.metadata")
 
 FULL_DISK = (ENOSPC, EDQUOT)
 PAUSE_SECONDS = 60.0  # after a snapshot that found no room on the disk
-SERVED_SECONDS = 60.0  # Kafka's file.delete.delay.ms: for so long after its last piece was fetched a snapshot stays
+LOADING_SECONDS = 60.0  # whoever has not gone on for so long after a piece of a snapshot has given it up
 ROLL_BYTES = MIB  # a snapshot ends the active segment when that is larger, so that it can be deleted one day
 
 
@@ -55,7 +55,7 @@ class MetadataSnapshots:
         self._is_due = False
         self._is_taking = False
         self._not_before = float("-inf")
-        self._served: dict[SnapshotId, float] = {}
+        self._loading: dict[int, tuple[SnapshotId, float]] = {}  # replica: what it asked for last, and when
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -181,8 +181,7 @@ class MetadataSnapshots:
 
     def plan_start(self) -> int:
         """Where the log may start: at the end of a snapshot, or where it does."""
-        settings, opened, now = self._node.settings, self._metadata.log, self._node.clock.now()
-        self._served = {served: at for served, at in self._served.items() if at > now - SERVED_SECONDS}
+        settings, opened = self._node.settings, self._metadata.log
         retention_ms, retention_bytes = settings.metadata_max_retention_ms, settings.metadata_max_retention_bytes
         return planned_start(
             opened.start,
@@ -190,19 +189,28 @@ class MetadataSnapshots:
             lambda start: opened.size_bytes - opened.bytes_below(start),
             oldest_ms=self._node.clock.wall_ms() - retention_ms if retention_ms >= 0 else NO_TIMESTAMP,
             bytes_max=retention_bytes if retention_bytes >= 0 else None,
-            needed=min((served.end for served in self._served), default=None),
+            needed=self._needed(),
         )
+
+    def _needed(self) -> int | None:
+        """The end of the oldest snapshot that somebody is loading and has not gone on from yet."""
+        progress, now = self._metadata.quorum.machine.progress, self._node.clock.now()
+        for replica, (snapshot, at) in list(self._loading.items()):
+            position = -1 if progress is None else progress.position_of(replica)
+            if progress is None or position >= snapshot.end or at <= now - LOADING_SECONDS:
+                del self._loading[replica]
+        return min((snapshot.end for snapshot, _ in self._loading.values()), default=None)
 
     # ------------------------------------------------------------------ serving
 
-    def piece(self, wanted: SnapshotId, position: int, length: int) -> tuple[StoredSnapshot, bytes]:
+    def piece(self, replica: int, wanted: SnapshotId, position: int, length: int) -> tuple[StoredSnapshot, bytes]:
         """A part of a snapshot for another node; ApiError as Kafka's when there is none, or no such position."""
         snapshot = self.store.find(wanted.end, wanted.epoch)
         if snapshot is None:
             raise ApiError(ErrorCode.SNAPSHOT_NOT_FOUND)
         if not 0 <= position < snapshot.size:
             raise ApiError(ErrorCode.POSITION_OUT_OF_RANGE)
-        self._served[wanted] = self._node.clock.now()
+        self._loading[replica] = (wanted, self._node.clock.now())
         try:
             return snapshot, self.store.read_piece(snapshot, position, length)
         except OSError as error:
@@ -222,14 +230,14 @@ def planned_start(
     """The end of the last snapshot whose records are all older than `oldest_ms`, or of the first with which log and
     snapshots from there on have `bytes_max`; never behind the newest snapshot, and never behind `needed`."""
     planned = start
-    for number, snapshot in enumerate(snapshots):
+    for snapshot in snapshots:
         if snapshot.end <= start:
             continue
         if needed is not None and snapshot.end > needed:
             break
         kept = log_bytes(planned) + sum(other.size for other in snapshots if other.end >= planned)
         is_large = bytes_max is not None and kept > bytes_max
-        if snapshots[number].timestamp >= oldest_ms and not is_large:
+        if snapshot.timestamp >= oldest_ms and not is_large:
             break
         planned = snapshot.end
     return planned

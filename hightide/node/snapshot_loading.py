@@ -21,7 +21,7 @@ from hightide.metadata.snapshot import SnapshotImage
 from hightide.node.metadata_snapshots import FULL_DISK, MetadataSnapshots, synced
 from hightide.node.ports import Syncer
 from hightide.node.quorum import FETCHES
-from hightide.node.snapshot_recovery import begin_anew
+from hightide.node.snapshot_recovery import stand_on
 from hightide.replication.events import LogTruncated
 from hightide.replication.quorum_effects import InstallSnapshot, LoadSnapshot
 from hightide.replication.quorum_events import SnapshotDownloaded, SnapshotFailed, SnapshotProgressed
@@ -172,16 +172,13 @@ class SnapshotLoading:
         await moment
 
     def install(self, effect: InstallSnapshot) -> None:
-        """The machine wants it: from now on the log stands on it. Blocks for a few syncs, as a truncation does."""
-        node, metadata, store = self._node, self._metadata, self._snapshots.store
+        """The machine wants it: from now on the log stands on it, and the metadata are those of it."""
+        node, metadata = self._node, self._metadata
         loaded, self._loaded = self._loaded, None
         assert loaded is not None
         assert (loaded.snapshot.end, loaded.snapshot.epoch) == effect.snapshot
         try:
-            node.directory.guarded(loaded.part.publish)
-            store.add(loaded.snapshot)
-            begin_anew(node.directory, metadata.log, loaded.snapshot.end)
-            store.remove_below(loaded.snapshot.end)
+            stand_on(node.directory, metadata.log, self._snapshots.store, loaded.part, loaded.snapshot)
         except (OSError, StorageError) as error:
             node.disk_failed(error)
             return

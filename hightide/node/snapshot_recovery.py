@@ -22,7 +22,7 @@ from hightide.replication.snapshots import SnapshotId
 from hightide.rules import Rules
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
-from hightide.storage.metadata_snapshots import SnapshotStore, StoredSnapshot
+from hightide.storage.metadata_snapshots import SnapshotPart, SnapshotStore, StoredSnapshot
 from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 
 log = logging.getLogger("hightide.metadata")
@@ -60,6 +60,20 @@ def recover_snapshots(directory: LogDirectory, opened: Log, rules: Rules) -> Fou
     store.remove_below(opened.start)
     used = store.newest
     return Foundation(store, image, None if used is None else SnapshotId(used.end, used.epoch))
+
+
+def stand_on(
+    directory: LogDirectory, opened: Log, store: SnapshotStore, part: SnapshotPart, new: StoredSnapshot
+) -> None:
+    """Let the log stand on a snapshot that was loaded: name it, then empty the log, then let the older ones go.
+
+    Blocks for a few syncs, as a truncation does. From the moment the name is on disk, `recover_snapshots` would do the
+    rest.
+    """
+    directory.guarded(part.publish)
+    store.add(new)
+    begin_anew(directory, opened, new.end)
+    store.remove_below(new.end)
 
 
 def begin_anew(directory: LogDirectory, opened: Log, end: int) -> None:
