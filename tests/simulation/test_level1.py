@@ -1,0 +1,117 @@
+"""Level 1: whole nodes on virtual time under faults. Seeds pass, runs repeat exactly, planted bugs are found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hightide.rules import ALL_ON
+from hightide.sim.seeds import Case, Report, run_case, shrink
+
+REGRESSIONS = Path(__file__).with_name("regressions.txt")
+PRINT_DIGEST = """
+from hightide.sim.seeds import Case, run_case
+report = run_case(Case("nodes", {seed}, brokers={brokers}))
+print(report.digest, report.acknowledged)
+"""
+
+
+def told(report: Report) -> str:
+    """What a failing run says: enough to understand it without running it again."""
+    return "\n".join([*report.problems[:5], *report.timeline[-80:], report.case.command])
+
+
+def regressions() -> list[Case]:
+    cases = []
+    for line in REGRESSIONS.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        world, seed, brokers, faults, disorder, finale = line.split()[:6]
+        cases.append(
+            Case(
+                world,
+                int(seed),
+                brokers=None if brokers == "-" else int(brokers),
+                faults=None if faults == "-" else frozenset(map(int, faults.split(","))),
+                disorder=None if disorder == "-" else float(disorder),
+                finale=None if finale == "-" else finale.replace("_", " "),
+            )
+        )
+    return cases
+
+
+@pytest.mark.covers("N1", "N2")
+@pytest.mark.parametrize("seed", range(1, 51))
+def test_seeds(seed: int) -> None:
+    report = run_case(Case("nodes", seed))
+    assert report.problems == (), told(report)
+
+
+@pytest.mark.parametrize("case", regressions(), ids=lambda case: f"{case.world}-{case.seed}")
+def test_what_failed_once(case: Case) -> None:
+    report = run_case(case)
+    assert report.problems == (), told(report)
+
+
+def test_most_seeds_count() -> None:
+    """A run in which nothing was acknowledged or nothing went wrong proves nothing."""
+    reports = [run_case(Case("nodes", seed)) for seed in range(1, 7)]
+    assert sum(report.counts for report in reports) >= 5
+
+
+@pytest.mark.parametrize(("seed", "brokers"), [(2, 1), (4, 3)])
+def test_the_same_seed_is_the_same_run(seed: int, brokers: int) -> None:
+    first, second = (run_case(Case("nodes", seed, brokers=brokers)) for _ in range(2))
+    assert first.digest == second.digest
+    assert first.timeline == second.timeline
+    assert run_case(Case("nodes", seed + 1, brokers=brokers)).digest != first.digest
+
+
+@pytest.mark.parametrize(("seed", "brokers"), [(2, 1), (4, 3)])
+def test_the_same_seed_is_the_same_run_in_every_interpreter(seed: int, brokers: int) -> None:
+    """Hashes of text differ between processes: nothing may depend on the order of a set."""
+    script = PRINT_DIGEST.format(seed=seed, brokers=brokers)
+    digests = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True,
+        ).stdout
+        for hash_seed in ("0", "1")
+    ]  # fmt: skip
+    assert digests[0] == digests[1] != ""
+
+
+def first_failure(rule: str, brokers: int, seeds: int) -> Report:
+    for seed in range(1, seeds + 1):
+        report = run_case(Case("nodes", seed, ALL_ON.without(rule), brokers=brokers))
+        if report.problems:
+            return report
+    raise AssertionError(f"{seeds} seeds did not notice that {rule} is off")
+
+
+def test_a_planted_bug_is_found_and_shrunk() -> None:
+    """Acknowledgements before the fsync: a power loss takes what was promised."""
+    found = first_failure("r4_synced_ends_only", brokers=1, seeds=10)
+    assert any(problem.startswith(("K1 ", "K4 ")) for problem in found.problems)
+    assert run_case(found.case._replace(rules=ALL_ON)).problems == ()
+    small = shrink(found)
+    assert len(small.case.plan.faults) <= 3
+    assert small.problems
+    assert run_case(small.case).digest == small.digest, "the printed command is the shrunk run"
+    assert run_case(small.case._replace(rules=ALL_ON)).problems == ()
+
+
+@pytest.mark.parametrize("rule", ["r18_atomic_checkpoints", "r19_sync_directory_entries"])
+def test_other_planted_bugs_are_found_on_one_broker(rule: str) -> None:
+    assert first_failure(rule, brokers=1, seeds=20).problems
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(1000, 2000, 50))
+def test_many_seeds(first: int) -> None:
+    for seed in range(first, first + 50):
+        report = run_case(Case("nodes", seed))
+        assert report.problems == (), told(report)
