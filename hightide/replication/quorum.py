@@ -192,7 +192,8 @@ class QuorumReplica:
         if self.failure is not None:
             return []
         box = self._box
-        out = box.open()
+        out: list[QuorumEffect] = []
+        box.out = out
         self._on[type(event)](event)
         if box.is_unsaved:
             box.persist(self.epoch, self.voted, self.leader)

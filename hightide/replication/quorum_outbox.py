@@ -9,7 +9,7 @@ from hightide.replication.quorum_effects import FetchFrom, PersistVote, QuorumEf
 
 
 class Outbox:
-    """The effects of one event, `out`, and those that wait for the disk.
+    """`out`: the effects of the event at hand, a fresh list each time; and those that wait for the disk.
 
     Invariant: while nothing is unsaved, nothing waits.
     """
@@ -22,11 +22,6 @@ class Outbox:
         self.is_unsaved = False
         self._is_saving = False
         self._held: list[QuorumEffect] = []
-
-    def open(self) -> list[QuorumEffect]:
-        """Begin the effects of the next event."""
-        self.out = []
-        return self.out
 
     def send(self, effect: QuorumEffect) -> None:
         """Something that others will rely on."""

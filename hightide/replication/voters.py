@@ -51,7 +51,7 @@ class VoterSet:
     def includes(self, voter: int, directory_id: bytes) -> bool:
         """Whether this node votes from this disk. An unknown disk on either side is no contradiction."""
         expected = self._directories.get(voter)
-        return expected is not None and may_be_same_disk(expected, directory_id)
+        return expected == directory_id or (expected is not None and may_be_same_disk(expected, directory_id))
 
 
 def may_be_same_disk(one: bytes, other: bytes) -> bool:

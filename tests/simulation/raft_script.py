@@ -126,13 +126,6 @@ class ScriptedNode(RaftNode):
     def leads(self) -> bool:
         return self.machine is not None and self.machine.is_leader
 
-    def end_polls(self) -> None:
-        """Answer whoever waits for news that there are none."""
-        self._parked, parked = [], self._parked
-        assert self.machine is not None
-        for _, answer in parked:
-            self._send_answer(answer, self.machine.high_watermark, [])
-
 
 class SteadyChance:
     """No surprises: the middle of every range, and the whole of what may be lost."""
@@ -306,7 +299,7 @@ class Script:
             node.handle(TimePassed(self.world.kernel.now))
 
     def _poll(self, word: str) -> None:
-        self._some((word,))[0].end_polls()
+        self._some((word,))[0].serving.end_polls(float("inf"))
 
     def _cut(self, *words: str) -> None:
         apart = {int(word) for word in words}

@@ -4,9 +4,9 @@ What survives what: `kill` keeps every written byte, `lose_power` only what was 
 a vote that was being stored is there or not. Everything of the process (the machine, parked fetches) is gone with it.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
 
-from hightide.errors import ErrorCode
 from hightide.replication.effects import AppendFetched, AppendLeaderChange, HighWatermarkMoved, StartEpoch, TruncateTo
 from hightide.replication.events import LogAdvanced, LogTruncated, TimePassed
 from hightide.replication.quorum import QuorumReplica, Role
@@ -37,41 +37,27 @@ from hightide.replication.quorum_events import (
     QuorumFetchAnswered,
     QuorumFetched,
     QuorumFetchFailed,
-    SnapshotDownloaded,
-    SnapshotFailed,
-    SnapshotProgressed,
-    SnapshotRequested,
     SnapshotTaken,
     Started,
     VoteAnswered,
     VotePersisted,
     VoteRequested,
 )
-from hightide.replication.quorum_progress import NEVER
 from hightide.replication.snapshots import SnapshotId
 from hightide.sim.level0.kernel import InvariantError
+from hightide.sim.level0.raft_downloads import Download, answer_piece
 from hightide.sim.level0.raft_log import LEADER_CHANGE, Batch, SimulatedLog
+from hightide.sim.level0.raft_serving import Asked, Serving
 from hightide.types import NO_BROKER
 
 if TYPE_CHECKING:
     from hightide.sim.level0.raft_world import RaftWorld
 
-FETCH_WAIT_SECONDS = 0.5
 REQUEST_TIMEOUT_SECONDS = 1.0
 BATCHES_PER_FETCH = 20
 VOTE_SYNCS = 3  # the file, its rename, the directory
-SNAPSHOT_PIECES = 3
 LATER = float("inf")
 EVENT_CODES = {kind: number for number, kind in enumerate(get_args(QuorumEvent))}
-
-
-class Asked(NamedTuple):
-    """Who waits for an answer: a process in one of its lives, and what it asked about."""
-
-    node: int
-    life: int
-    about: Any = None
-    high_watermark: int = 0
 
 
 class RaftNode:
@@ -94,18 +80,15 @@ class RaftNode:
         self.checkpointed = 0
         self.reached = 0  # up to where it ever had the log that it has: what it may have acknowledged
         # The process.
+        self.serving: Serving
+        self.download: Download
         self._saving: PersistVote | None = None
         self._is_syncing = False
-        self._parked: list[tuple[float, AnswerFetch]] = []
-        self._wakes_at = LATER
         self._timer_at = LATER
         self.fetch_under_way: FetchFrom | None = None
         self._fetch_sent_at = 0.0
         self._fetch_checked_at = LATER
         self._incoming: list[Batch] = []
-        self._load: LoadSnapshot | None = None
-        self._pieces_left = 0
-        self._answered_at: dict[int, tuple[int, float]] = {}
         self._role = Role.UNATTACHED
         self._high_watermark = 0
         self._log_event: LogAdvanced | LogTruncated | None = None
@@ -118,18 +101,18 @@ class RaftNode:
             SendEndEpoch: self._send_end_epoch,
             AnswerEndEpoch: self._answer_epoch,
             FetchFrom: self._send_fetch,
-            AnswerFetch: self._answer_fetch,
+            AnswerFetch: lambda effect: self.serving.answer(effect),
             AppendFetched: self._append_fetched,
             TruncateTo: self._truncate_to,
-            LoadSnapshot: self._load_snapshot,
+            LoadSnapshot: lambda effect: self.download.begin(effect),
             InstallSnapshot: self._install_snapshot,
-            AnswerSnapshotFetch: self._answer_snapshot_fetch,
+            AnswerSnapshotFetch: lambda effect: answer_piece(self, effect),
             StartEpoch: self._ignore,
             AppendLeaderChange: self._append_leader_change,
             HighWatermarkMoved: self._high_watermark_moved,
             LeaderChanged: self._ignore,
             BecameLeader: self._became_leader,
-            LostLeadership: self._lost_leadership,
+            LostLeadership: lambda _: self.serving.stop_leading(),
             EndDoubt: self._end_doubt,
             StopFatally: self._stop_fatally,
         }
@@ -142,11 +125,9 @@ class RaftNode:
         self.life += 1
         self._saving = None
         self._is_syncing = False
-        self._parked = []
-        self._wakes_at = self._timer_at = self._fetch_checked_at = LATER
-        self.fetch_under_way = self._load = None
+        self._timer_at = self._fetch_checked_at = LATER
+        self.fetch_under_way = None
         self._log_event = None
-        self._answered_at = {}
         self.paused_until = 0.0
         self.machine = QuorumReplica(
             self.id,
@@ -159,6 +140,8 @@ class RaftNode:
             snapshot=self.snapshot,
             rules=world.rules,
         )
+        self.serving = Serving(self, self.machine)
+        self.download = Download(self)
         self._role = self.machine.role
         self._high_watermark = self.machine.high_watermark
         self.handle(Started(self.stored_epoch, self.stored_vote, world.kernel.now, self.is_doubtful))
@@ -225,6 +208,13 @@ class RaftNode:
             self._timer_at = deadline
             self.world.kernel.at(deadline, self._timer, life)
 
+    def wake(self, owner: Serving | Download, action: Callable[..., None], *arguments: object) -> None:
+        """A timer of something that belongs to one life of the process."""
+        if self.machine is None or (owner is not self.serving and owner is not self.download):
+            return
+        if not self._is_delayed(self.wake, owner, action, *arguments):
+            action(*arguments)
+
     def _ignore(self, _: object) -> None:
         """The level-0 log derives its epoch history from batches; who leads is read from the machine."""
 
@@ -274,8 +264,8 @@ class RaftNode:
         self.reached = max(self.reached, self.log.end)
         self._log_event = LogAdvanced(self.log.end, self.log.synced_end)
         self._sync()
-        if self._parked:
-            self._answer_parked()
+        if self.serving.parked:
+            self.serving.look_again()
 
     def _flush_log_event(self) -> None:
         if self._log_event is not None:
@@ -365,11 +355,6 @@ class RaftNode:
     def _became_leader(self, effect: BecameLeader) -> None:
         self.world.elected(self, effect.epoch)
 
-    def _lost_leadership(self, _: LostLeadership) -> None:
-        parked, self._parked = self._parked, []
-        for _due, answer in parked:
-            self._refuse_fetch(answer)
-
     def _end_doubt(self, _: EndDoubt) -> None:
         self.is_doubtful = False
         self.world.doubt_ended(self)
@@ -384,8 +369,8 @@ class RaftNode:
         if self._high_watermark < before:
             raise InvariantError("I15", f"the high watermark of {self.id} fell from {before} to {self._high_watermark}")
         self.world.invariants.moved(self, before, effect.high_watermark, machine.role is Role.LEADER)
-        if self._parked:
-            self._answer_parked()
+        if self.serving.parked:
+            self.serving.look_again()
 
     # ------------------------------------------------------------------ fetching
 
@@ -401,7 +386,7 @@ class RaftNode:
         request = Asked(source, self.life, effect, machine.high_watermark)
         self.world.send(
             self, to, None,
-            lambda node, now: node.fetched(
+            lambda node, now: node.serving.fetched(
                 QuorumFetched(request, source, epoch, offset, last_epoch, now, directory_id)
             ),
         )  # fmt: skip
@@ -429,82 +414,6 @@ class RaftNode:
         self._incoming = batches
         self.handle(event)
 
-    def fetched(self, event: QuorumFetched) -> None:
-        """Somebody fetches here; what it was answered before on this connection tells how old its news are (R16)."""
-        life, answered_at = self._answered_at.get(event.replica, (0, NEVER))
-        request = event.request
-        assert isinstance(request, Asked)
-        self.handle(event._replace(answered_at=answered_at) if life == request.life else event)
-
-    def _answer_fetch(self, effect: AnswerFetch) -> None:
-        if effect.error or effect.diverging is not None or effect.snapshot is not None:
-            self._send_answer(effect, effect.high_watermark, [])
-            return
-        batches = self.log.read(effect.offset, self.batches_per_fetch)
-        request = effect.request
-        assert isinstance(request, Asked)
-        if batches or request.high_watermark < effect.high_watermark:
-            self._send_answer(effect, effect.high_watermark, batches)
-            return
-        now = self.world.kernel.now
-        self._parked.append((now + FETCH_WAIT_SECONDS, effect))
-        if self._wakes_at is LATER:
-            self._wakes_at = now + FETCH_WAIT_SECONDS
-            self.world.kernel.at(self._wakes_at, self._wake_parked, self.life)
-
-    def _answer_parked(self) -> None:
-        """Something to send: the log grew, or the high watermark rose."""
-        machine = self.machine
-        assert machine is not None
-        parked, self._parked = self._parked, []
-        for due, answer in parked:
-            batches = self.log.read(answer.offset, self.batches_per_fetch)
-            request = answer.request
-            assert isinstance(request, Asked)
-            if batches or machine.high_watermark > request.high_watermark:
-                self._send_answer(answer, machine.high_watermark, batches)
-            else:
-                self._parked.append((due, answer))
-
-    def _wake_parked(self, life: int) -> None:
-        """Time is up for the oldest: an empty answer says that the leader lives."""
-        if life != self.life or self.machine is None or self._is_delayed(self._wake_parked, life):
-            return
-        now = self.world.kernel.now
-        due = [answer for until, answer in self._parked if until <= now]
-        self._parked = [parked for parked in self._parked if parked[0] > now]
-        for answer in due:
-            self._send_answer(answer, self.machine.high_watermark, [])
-        self._wakes_at = LATER
-        if self._parked:
-            self._wakes_at = self._parked[0][0]
-            self.world.kernel.at(self._wakes_at, self._wake_parked, life)
-
-    def _send_answer(self, answer: AnswerFetch, high_watermark: int, batches: list[Batch]) -> None:
-        request = answer.request
-        assert isinstance(request, Asked)
-        _, _, error, leader, epoch, _, _, diverging, snapshot = answer
-        fetch, has_records = request.about, bool(batches)
-        if not error:
-            self._answered_at[request.node] = (request.life, self.world.kernel.now)
-        self.world.send(
-            self, request.node, request.life,
-            lambda node, now: node.fetch_answered(
-                QuorumFetchAnswered(
-                    fetch, leader, epoch, now, error, high_watermark, diverging, snapshot, has_records
-                ),
-                batches,
-            ),
-        )  # fmt: skip
-
-    def _refuse_fetch(self, answer: AnswerFetch) -> None:
-        machine = self.machine
-        assert machine is not None
-        refusal = answer._replace(
-            error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=machine.leader, epoch=machine.epoch, diverging=None
-        )
-        self._send_answer(refusal, machine.high_watermark, [])
-
     # ------------------------------------------------------------------ snapshots
 
     def take_snapshot(self, end: int) -> None:
@@ -518,47 +427,6 @@ class RaftNode:
         self.log.advance_start(end)
         self.checkpointed = max(self.checkpointed, end)
         self.world.invariants.snapshot_at_start(self, self.snapshot)
-
-    def _load_snapshot(self, effect: LoadSnapshot) -> None:
-        self._load = effect
-        self._ask_for_piece(effect, SNAPSHOT_PIECES)
-
-    def _ask_for_piece(self, load: LoadSnapshot, piece: int) -> None:
-        self._pieces_left = piece
-        request, source, directory_id = Asked(self.id, self.life, (load, piece)), self.id, self.directory_id
-        self.world.kernel.after(REQUEST_TIMEOUT_SECONDS, self._piece_overdue, self.life, load, piece)
-        self.world.send(
-            self, load.leader, None,
-            lambda node, now: node.handle(SnapshotRequested(request, source, load.epoch, now, directory_id)),
-        )  # fmt: skip
-
-    def _piece_overdue(self, life: int, load: LoadSnapshot, piece: int) -> None:
-        if life == self.life and self.machine is not None and (self._load, self._pieces_left) == (load, piece):
-            self._load = None
-            self.handle(SnapshotFailed(load, self.world.kernel.now))
-
-    def _answer_snapshot_fetch(self, effect: AnswerSnapshotFetch) -> None:
-        request, leader, epoch = effect.request, effect.leader, effect.epoch
-        assert isinstance(request, Asked)
-        load, piece = request.about
-        if effect.error:
-            self.world.send(
-                self, request.node, request.life,
-                lambda node, now: node.handle(SnapshotFailed(load, now, leader, epoch)),
-            )  # fmt: skip
-        else:
-            self.world.send(self, request.node, request.life, lambda node, now: node.piece_arrived(load, piece, now))
-
-    def piece_arrived(self, load: LoadSnapshot, piece: int, now: float) -> None:
-        """A part of a snapshot; the last one completes it. A copy of an earlier part is nothing new."""
-        if (self._load, self._pieces_left) != (load, piece):
-            return
-        if piece > 1:
-            self.handle(SnapshotProgressed(load, now))
-            self._ask_for_piece(load, piece - 1)
-        else:
-            self._load = None
-            self.handle(SnapshotDownloaded(load, now))
 
     def _install_snapshot(self, effect: InstallSnapshot) -> None:
         machine = self.machine
