@@ -172,8 +172,7 @@ class MetadataSnapshots:
         start = self.plan_start()
         if start > opened.start:
             opened.advance_start(start)
-            await node.checkpoints.write()
-            if node.is_stopping:  # then nobody may have written the checkpoint
+            if not await node.checkpoints.write() or node.is_stopping:  # a deletion never precedes its checkpoint
                 return
             node.directory.guarded(partial(opened.delete_old_segments, node.clock.wall_ms(), start))
             node.commits.dirty(self._metadata)

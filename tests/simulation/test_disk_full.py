@@ -260,6 +260,30 @@ def test_checkpoints_wait_for_a_descriptor() -> None:
     asyncio.run(scenario())
 
 
+def test_the_metadata_log_keeps_what_no_checkpoint_let_go() -> None:
+    """The same for the segments that a snapshot makes superfluous: a start that finds a gap does not come up."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        often = {"metadata_log_max_record_bytes_between_snapshots": "700", "metadata_max_retention_bytes": "1"}
+        broker = await MemoryBroker(disk, **often).start()
+        await broker.call(create_topic("t"), 7)
+        disk.fail("create", "/data/log-start-offset-checkpoint.tmp", code=errno.EMFILE, times=-1)
+        for value in range(30):
+            answer = await broker.call(set_topic_config("t", "retention.ms", str(1_000_000 + value)), 1)
+            assert answer.responses[0].error_code == 0
+        async with asyncio.timeout(10):
+            while not broker.node.metadata.snapshots.is_idle:
+                await asyncio.sleep(0)
+        assert broker.node.metadata.snapshots.store.snapshots, "the story needs snapshots"
+        assert "data/__cluster_metadata-0/00000000000000000000.log" in disk.image()
+        again = await after_power_loss(broker, disk)
+        assert again.node.image.topic_named("t") is not None
+        await again.node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_topic_on_a_failing_disk_leaves_nobody_waiting() -> None:
     async def scenario() -> None:
         disk = SimulatedDisk()
