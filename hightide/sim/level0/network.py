@@ -25,7 +25,7 @@ class Stream:
         self.is_open = True
         self.last_arrival = 0.0
         self.ends_at = float("inf")
-        """What would arrive later than this never does."""
+        """What would arrive then or later never does."""
 
 
 class Connection:
@@ -41,6 +41,16 @@ class Connection:
     def is_open(self) -> bool:
         """Whether messages can still be sent. Nobody is told of a break: silence and time-outs tell."""
         return self.request.is_open and self.response.is_open
+
+
+class Hold:
+    """Keeps the messages that `matches` picks: (source, target, action, arguments) → whether it is one of them."""
+
+    __slots__ = ("matches", "messages")
+
+    def __init__(self, matches: Callable[[int, int, Callable[..., None], tuple[Any, ...]], bool]) -> None:
+        self.matches = matches
+        self.messages: list[tuple[Stream, Callable[..., None], tuple[Any, ...]]] = []
 
 
 class Network:
@@ -63,6 +73,7 @@ class Network:
         self.steady = steady
         """Every delay is the same: closer to FIFO, for scripts and for shrinking."""
         self.blocked: set[tuple[int, int]] = set()
+        self.holds: list[Hold] = []
         self.sent = 0
         self.lost = 0
 
@@ -81,6 +92,10 @@ class Network:
             stream.is_open = False
             self.lost += 1
             return
+        for hold in self.holds:
+            if hold.matches(stream.source, stream.target, action, arguments):
+                hold.messages.append((stream, action, arguments))
+                return
         draw = random.random()
         if draw < self.loss:
             stream.is_open = False
@@ -95,7 +110,7 @@ class Network:
 
     def _arrive(self, stream: Stream, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         now = self._kernel.now
-        if now > stream.ends_at or (stream.source, stream.target) in self.blocked:
+        if now >= stream.ends_at or (stream.source, stream.target) in self.blocked:
             stream.is_open = False
             self.lost += 1
             return
@@ -138,6 +153,20 @@ class Network:
                     self.blocked.add((source, target))
                     if both_ways:
                         self.blocked.add((target, source))
+
+    def release(self, hold: Hold, *, deliver: bool = True) -> None:
+        """Hold no more; what was held arrives late, or never."""
+        self.holds.remove(hold)
+        for stream, action, arguments in hold.messages:
+            if deliver:
+                self.deliver(stream, action, arguments)
+            else:
+                stream.is_open = False
+                self.lost += 1
+
+    def deliver(self, stream: Stream, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """A message that was held arrives after all."""
+        self._kernel.after(self.delay, self._arrive, stream, action, arguments)
 
     def heal(self) -> None:
         """Everybody hears everybody; broken connections stay broken."""

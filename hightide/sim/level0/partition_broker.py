@@ -19,7 +19,7 @@ from hightide.replication.leases import Lease
 from hightide.replication.roles import may_take_roles
 from hightide.sim.level0.network import Connection
 from hightide.sim.level0.partition_fetching import FetchSession, ParkedFetches
-from hightide.sim.level0.partition_log import PartitionLog
+from hightide.sim.level0.partition_log import PartitionLog, SyncPlan
 from hightide.sim.level0.partition_replica import HostedReplica, Key
 from hightide.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, BrokerState
 from hightide.wire.messages.alter_partition import AlterPartitionRequestPartitionData as ProposedPartition
@@ -81,6 +81,8 @@ class Disk:
         """An unclean stop that the controller has not acknowledged yet (R8)."""
         self.lost_power = False
         """The boot id changed since the logs were opened last."""
+        self.lost_synced = False
+        """What no process can know of itself: records that were synced are gone."""
 
     def open(self, name: str, index: int, topic_id: bytes, *, by_id: bool) -> PartitionLog:
         """The log of a partition; one of another topic id is set aside (R22)."""
@@ -89,18 +91,33 @@ class Disk:
             log = self.logs[name, index] = PartitionLog(topic_id)
         return log
 
-    def lose_power(self, random: Random) -> None:
+    def lose_power(self, random: Random, keeps: int | None) -> None:
         """Only what was synced is sure to stay."""
         self.lost_power = True
         for log in self.logs.values():
-            log.lose_power(random)
+            log.lose_power(random, keeps)
 
     def wipe(self) -> None:
         """A new disk in the old machine."""
         self.logs.clear()
         self.high_watermarks.clear()
         self.stored_epoch = -1
+        self.lost_synced = True
         self.directory_id = self.directory_id[:-1] + bytes([self.directory_id[-1] + 100 & 255])
+
+    def go_back(self, random: Random, *, with_epoch: bool) -> None:
+        """Logs lose their ends, synced or not. An old copy of the whole disk has an old epoch and old checkpoints too;
+        one that only lost records ends below a checkpointed high watermark."""
+        self.lost_synced = True
+        if with_epoch:
+            self.stored_epoch -= 1
+            self.high_watermarks.clear()
+        for (_, index), log in self.logs.items():
+            below = self.high_watermarks.get((log.topic_id, index), 0)
+            if with_epoch:
+                log.truncate(random.randint(log.start, log.end))
+            elif log.start < below <= log.end:
+                log.truncate(random.randint(log.start, below - 1))
 
 
 class BrokerProcess:
@@ -321,11 +338,11 @@ class BrokerProcess:
     def _apply(self, image: Image, delta: Delta) -> None:
         self.applied += 1
         self.image = image
-        for topic in delta.topics_deleted:
-            self._delete(topic)
         if not self.has_roles:
             self._take_all_roles()
             return
+        for topic in delta.topics_deleted:
+            self._delete(topic)
         if delta.brokers:
             for replica in self.replicas.values():
                 if replica.machine.is_leader:
@@ -436,17 +453,15 @@ class BrokerProcess:
             self._begin_sync()
 
     def _begin_sync(self) -> None:
-        plans = [(replica, replica.log.end, replica.log.generation) for replica in self._dirty]
+        plans = [(replica, replica.log.begin_sync()) for replica in self._dirty]
         self._dirty.clear()
         self._is_syncing = True
         self.later(self.world.sync_seconds(self.id), self._synced, plans)
 
-    def _synced(self, plans: Iterable[tuple[HostedReplica, int, int]]) -> None:
+    def _synced(self, plans: Iterable[tuple[HostedReplica, SyncPlan]]) -> None:
         self._is_syncing = False
-        for replica, end, generation in plans:
-            log = replica.log
-            if generation == log.generation or not self.world.rules.r19_void_sync_after_truncation:
-                log.synced_end = max(log.synced_end, min(end, log.end))
+        for replica, plan in plans:
+            replica.log.end_sync(plan, self.world.rules)
             if self.replicas.get(replica.key) is replica:
                 replica.advanced()
         if self._dirty and not self._is_syncing:

@@ -82,8 +82,8 @@ class SimulatedProducer:
             self.is_waiting = False
             self.sequence += 1
             self._world.kernel.after(self._pause * (0.5 + self._random.random()), self._next)
-        elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.acks_all:
-            # What acks=1 had answered is gone, as it may be: begin again as another producer.
+        elif error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (not self.acks_all or self._world.allows_loss):
+            # What was answered is gone, as it may be: begin again as another producer.
             self.number, self.sequence = self._world.next_producer_number(), 0
             self._world.kernel.after(BACKOFF_SECONDS, self._retry, attempt)
         else:

@@ -20,8 +20,7 @@ from hightide.wire.messages.incremental_alter_configs import (
 if TYPE_CHECKING:
     from hightide.sim.level0.partitions import PartitionWorld
 
-PERIOD_SECONDS = 6.0
-FIRST_CLIENT = 201
+NOTED_FAULT = 3
 
 
 class Faults:
@@ -37,25 +36,27 @@ class Faults:
             self._kill, self._kill, self._lose_power, self._lose_power, self._pause, self._isolate, self._isolate,
             self._cut_one_way, self._lossy, self._stalls, self._slow_disk, self._fast_restart, self._crash_controller,
             self._cut_controller, self._stop_cleanly, self._pause_then_kill, self._double_crash, self._minimum,
+            self._kill_leader, self._kill_leader, self._wipe, self._stale_disk, self._short_log,
         ]  # fmt: skip
-        if world.options.durability == "fsync":
+        if world.options.durability == "fsync" or world.options.loses_at_will:
             self._kinds.append(self._lose_all_power)
 
     def begin(self) -> None:
         """From now on, every few seconds."""
-        self._world.kernel.after(PERIOD_SECONDS * self._random.random(), self._period)
+        self._world.kernel.after(self._world.options.fault_period_seconds * self._random.random(), self._period)
 
     def _period(self) -> None:
         if self._is_over:
             return
-        if self._random.random() > 0.25:
+        # A lost disk is survived while the others are well; so they stay well until it is known.
+        if self._random.random() > 0.25 and not any(disk.lost_synced for disk in self._world.disks.values()):
             told = self._random.choice(self._kinds)()
             if told:
                 self.count += 1
-                self._world.noted(4, self.count)
+                self._world.noted(NOTED_FAULT, self.count)
                 if self._world.trace.keeps_lines:
                     self._world.say(f"FAULT {told}")
-        self._world.kernel.after(PERIOD_SECONDS * (0.3 + self._random.random()), self._period)
+        self._world.kernel.after(self._world.options.fault_period_seconds * (0.3 + self._random.random()), self._period)
 
     def end(self) -> None:
         """Heal everything."""
@@ -117,16 +118,59 @@ class Faults:
     def _may_lose(self, broker_id: int) -> bool:
         """With `replicated`: not more at once than the promise allows, so only while everybody else is in sync."""
         world = self._world
-        if world.options.durability == "fsync":
-            return True
-        image = world.controllers.image
+        return world.options.durability == "fsync" or world.options.loses_at_will or self._all_well_without(broker_id)
+
+    def _all_well_without(self, broker_id: int) -> bool:
+        """Whether a whole disk can go: everybody else lives, hears everybody and is in sync."""
+        world = self._world
+        network, controllers = world.network, world.controllers
         others = set(world.disks) - {broker_id}
-        well = all(
+        now = world.kernel.now
+        if network.blocked or network.loss or network.stalls or world.slow_disks or world.doubted:
+            return False
+        if controllers.active is None or any(process.paused_until > now for process in world.processes.values()):
+            return False
+        return others <= set(world.processes) and all(
             others & set(partition.replicas) <= set(partition.in_sync_replicas)
-            for topic in image.topics.values()
+            for topic in controllers.image.topics.values()
             for partition in topic.partitions
         )
-        return well and others <= set(world.processes) and not world.doubted
+
+    def _wipe(self) -> str:
+        broker_id = self._alive()
+        if broker_id is None or not self._all_well_without(broker_id):
+            return ""
+        self._world.wipe(broker_id)
+        self._back(broker_id, 0.2, 6.0)
+        return f"wipe the disk of {broker_id}"
+
+    def _stale_disk(self) -> str:
+        """Its disk is replaced by a copy of some time ago."""
+        broker_id = self._alive()
+        if broker_id is None or not self._all_well_without(broker_id):
+            return ""
+        self._world.go_back(broker_id, self._random, with_epoch=True)
+        self._back(broker_id, 0.1, 6.0)
+        return f"{broker_id} returns with an old copy of its disk"
+
+    def _short_log(self) -> str:
+        """Records that were synced are gone, and nothing else."""
+        broker_id = self._alive()
+        if broker_id is None or not self._all_well_without(broker_id):
+            return ""
+        self._world.go_back(broker_id, self._random, with_epoch=False)
+        self._back(broker_id, 0.1, 6.0)
+        return f"{broker_id} returns with shortened logs"
+
+    def _kill_leader(self) -> str:
+        """Whoever leads the most, when somebody has just come back if possible."""
+        led = self._world.controllers.image.index.led_by
+        leaders = sorted(self._world.processes, key=lambda broker_id: -len(led(broker_id)))
+        if not leaders:
+            return ""
+        self._world.kill(leaders[0])
+        self._back(leaders[0], 0.2, 12.0)
+        return f"kill {leaders[0]}, a leader"
 
     def _lose_all_power(self) -> str:
         world = self._world

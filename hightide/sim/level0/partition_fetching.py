@@ -16,7 +16,6 @@ from hightide.sim.level0.partition_replica import HostedReplica, Key
 if TYPE_CHECKING:
     from hightide.sim.level0.partition_broker import BrokerProcess
 
-RECORDS_PER_FETCH = 20  # small, so that catching up takes several rounds
 FETCH_WAIT_SECONDS = 0.5
 ANSWER_SECONDS = 2.0
 RETRY_SECONDS = 0.1
@@ -201,5 +200,6 @@ class ParkedFetches:
         self._told[fetch.broker_id, key] = high_watermark if verdict.serves else -1
         records: tuple[Record, ...] = ()
         if verdict.serves:
-            records = tuple(log.records[asked.fetch_offset : asked.fetch_offset + RECORDS_PER_FETCH])
+            count = self._process.world.options.records_per_fetch
+            records = tuple(log.records[asked.fetch_offset : asked.fetch_offset + count])
         return FetchPart(verdict.error, verdict.diverging, high_watermark, log.start, records)

@@ -7,6 +7,7 @@ hashes of prefixes "do these two logs agree up to here" is a comparison of two n
 from random import Random
 from typing import cast
 
+from hightide.rules import Rules
 from hightide.storage.epochs import EpochHistory
 from hightide.storage.files import Files
 from hightide.types import NO_EPOCH, NO_OFFSET
@@ -15,15 +16,27 @@ Record = tuple[int, int, int]
 NO_FILES = cast(Files, None)  # the history is never written: recovery rebuilds it from the records (R3)
 
 
+class SyncPlan:
+    """An fsync under way. `proves` is what it makes durable in truth: a truncation takes from it what it cuts."""
+
+    __slots__ = ("end", "generation", "proves")
+
+    def __init__(self, end: int, generation: int) -> None:
+        self.end = self.proves = end
+        self.generation = generation
+
+
 class PartitionLog:
     """What is on one disk. It fits replication.log_view.LogView.
 
     Invariant: start ≤ end, synced_end ≤ end; `prefixes[i]` is the hash of records 0 … i. Records below `start` stay in
-    `records`, since checks compare them; nobody reads them.
+    `records`, since checks compare them; nobody reads them. `synced_end` is what the broker believes, `durable_end`
+    what a power loss really leaves.
     """
 
     __slots__ = (
-        "_sequences", "end", "epochs", "generation", "prefixes", "records", "start", "synced_end", "topic_id",
+        "_plans", "_sequences", "durable_end", "end", "epochs", "generation", "prefixes", "records", "start",
+        "synced_end", "topic_id",
     )  # fmt: skip
 
     def __init__(self, topic_id: bytes) -> None:
@@ -31,7 +44,8 @@ class PartitionLog:
         self.records: list[Record] = []
         self.prefixes: list[int] = []
         self.epochs = EpochHistory(NO_FILES, "")
-        self.start = self.end = self.synced_end = 0
+        self.start = self.end = self.synced_end = self.durable_end = 0
+        self._plans: list[SyncPlan] = []
         self.generation = 0
         """Counts truncations: a sync that began before one proves nothing after it (R19)."""
         self._sequences: dict[int, list[int]] = {}
@@ -92,6 +106,26 @@ class PartitionLog:
         self.end = len(self.records)
         self.start = min(self.start, self.end)
         self.synced_end = min(self.synced_end, self.end)
+        self.durable_end = min(self.durable_end, self.end)
+        for plan in self._plans:
+            plan.proves = min(plan.proves, offset)
+
+    def begin_sync(self) -> SyncPlan:
+        """Sync what is written by now."""
+        plan = SyncPlan(self.end, self.generation)
+        self._plans.append(plan)
+        return plan
+
+    def end_sync(self, plan: SyncPlan, rules: Rules) -> None:
+        """The fsync returned. R19: it proves nothing after a truncation."""
+        self._plans.remove(plan)
+        self.durable_end = max(self.durable_end, plan.proves)
+        if plan.generation == self.generation or not rules.r19_void_sync_after_truncation:
+            self.synced_end = max(self.synced_end, min(plan.end, self.end))
+
+    def sync_all(self) -> None:
+        """Everything is synced, and the caller waited for it."""
+        self.synced_end = self.durable_end = self.end
 
     def restart(self, log: "PartitionLog", offset: int) -> None:
         """Begin anew at the start of another log; what is below that is as gone here as there."""
@@ -100,11 +134,13 @@ class PartitionLog:
         self.prefixes = log.prefixes[:offset]
         self._sequences = {}
         self.epochs.clear()
-        self.start = self.end = self.synced_end = offset
+        self.start = self.end = self.synced_end = self.durable_end = offset
+        self._plans.clear()
 
-    def lose_power(self, random: Random) -> None:
+    def lose_power(self, random: Random, keeps: int | None = None) -> None:
         """Keep what was synced and the first so many records of the rest: recovery cuts at the first hole."""
-        self.truncate(random.randint(min(self.synced_end, self.end), self.end))
+        unsynced = self.end - self.durable_end
+        self.truncate(self.durable_end + (random.randint(0, unsynced) if keeps is None else min(keeps, unsynced)))
 
     def reopen(self) -> None:
         """A process opens it again: the history is rebuilt from the records, and everything is synced before it counts
@@ -115,5 +151,6 @@ class PartitionLog:
         self.epochs = EpochHistory(NO_FILES, "")
         for epoch, offset in entries.items():
             self.epochs.assign(epoch, offset)
-        self.synced_end = self.end
+        self.sync_all()
+        self._plans.clear()
         self.generation += 1

@@ -86,8 +86,12 @@ class HostedReplica:
         """Lead or follow as replayed metadata says."""
         epochs = agreed.leader_epoch, agreed.partition_epoch
         sets = agreed.replicas, agreed.in_sync_replicas
+        is_new = agreed.leader_epoch > self.machine.leader_epoch
+        if is_new and self._process.world.trace.keeps_lines:
+            role = "leads" if agreed.leader == self.broker_id else f"follows {agreed.leader} in"
+            self._say(f"{role} epoch {agreed.leader_epoch} from {self.log.end}")
         if agreed.leader == self.broker_id:
-            if agreed.leader_epoch > self.machine.leader_epoch:
+            if is_new:
                 self.highest_told = -1
                 self.truth.led(self, agreed.leader_epoch)
             self.handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced))
@@ -157,7 +161,13 @@ class HostedReplica:
         if self.machine.synced_only and self.log.synced_end < self.log.end:
             self._process.dirty(self)
 
+    def _say(self, text: str) -> None:
+        world = self._process.world
+        if world.trace.keeps_lines:
+            world.say(f"{self.truth.name}: broker {self.broker_id} {text}")
+
     def _truncate(self, offset: int) -> None:
+        self._say(f"cuts {self.log.end} to {offset}")
         self.truth.truncating(self, offset)
         self.log.truncate(offset)
         self._process.note_truncated(self)
@@ -167,6 +177,7 @@ class HostedReplica:
         leader = self._process.world.leader_of(self.key)
         if leader is None or offset > leader.log.end:
             return  # whoever said so is gone; the next leader will say it again
+        self._say(f"drops its log and begins at {offset}")
         self.log.restart(leader.log, offset)
         self._process.note_truncated(self)
         self.handle(LogTruncated(self.log.end, self.log.synced_end))

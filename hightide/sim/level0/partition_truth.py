@@ -44,6 +44,8 @@ class Truth:
         """How many records were acknowledged with acks=all."""
         self.acknowledged_end = 0
         self.leader_changes = 0
+        self.losses = 0
+        """Recorded possible losses, where no promise covered the records."""
 
     @property
     def committed_end(self) -> int:
@@ -126,15 +128,22 @@ class Truth:
         self.acknowledged += 1
         self.acknowledged_end = max(self.acknowledged_end, offset + 1)
 
-    def forgive(self, log: PartitionLog) -> None:
-        """A loss that no promise covered is recorded: what the new leader does not have is gone."""
+    def forgive(self, log: PartitionLog, others: Iterable[PartitionLog]) -> None:
+        """A loss that no promise covered is recorded: what nobody who was waited for has is gone, and nothing else."""
+        kept = self._common(log)
+        best = max((self._common(other) for other in others), default=kept)
+        if best > kept:
+            self.fail("I7", f"the new leader has {kept} of {self.committed_end}, another had {best}")
+        del self._prefixes[kept:], self.records[kept:]
+        self._sequences = {producer: sequence for _, producer, sequence in self.records}
+        self.losses += 1
+
+    def _common(self, log: PartitionLog) -> int:
+        """How much of what was committed a log holds."""
         common = min(log.end, self.committed_end)
         while common and log.prefix(common) != self._prefixes[common - 1]:
             common -= 1
-        del self._prefixes[common:], self.records[common:]
-        self._sequences = {}
-        for _, producer, sequence in self.records:
-            self._sequences[producer] = sequence
+        return common
 
     def _check_range(self, replica: "HostedReplica", high_watermark: int) -> None:
         log = replica.log
@@ -154,10 +163,7 @@ class Truth:
         return self._prefixes[-1] if self._prefixes else 0
 
     def _lacks(self, log: PartitionLog) -> str:
-        common = min(log.end, self.committed_end)
-        while common and log.prefix(common) != self._prefixes[common - 1]:
-            common -= 1
-        return f"lacks {common}..{self.committed_end} of what was committed"
+        return f"lacks {self._common(log)}..{self.committed_end} of what was committed"
 
     # ------------------------------------------------------------------ what the controller commits
 
@@ -207,5 +213,5 @@ class Truth:
                 continue
             if not log.has_prefix(end, prefix):
                 self.fail(name, f"member {member} ends at {log.end}, {self._lacks(log)} (of {end})")
-            if self._world.is_synced_only(self) and log.synced_end < end:
-                self.fail(name, f"member {member} has synced {log.synced_end}, committed is {end}")
+            if self._world.is_synced_only(self) and log.durable_end < end:
+                self.fail(name, f"member {member} has synced {log.durable_end}, committed is {end}")

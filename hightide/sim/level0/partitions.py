@@ -5,6 +5,7 @@ again (liveness). The same world, with a script in the place of the faults, runs
 """
 
 from collections.abc import Iterator
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hightide.errors import ErrorCode
@@ -52,8 +53,35 @@ class Options(NamedTuple):
     network_delay: float = 0.002
     sync_seconds: float = 0.003
     commit_seconds: float = 0.004
+    records_per_fetch: int = 20
+    fault_period_seconds: float = 6.0
+    loses_at_will: bool = False
+    """Faults may take more than the topic's durability promises to survive: losses are recorded and then allowed."""
     steady: bool = False
     """Every delay is exactly its mean: for scripts."""
+
+
+def drawn(seed: int) -> Options:
+    """A cluster by chance: a bug hides where the usual one never goes."""
+    random = Random(f"{seed}:options")
+    brokers = random.choice((3, 3, 3, 4, 5))
+    durability = random.choice((FSYNC, FSYNC, "replicated"))
+    factor = random.choice((2, 3, 3, 3))
+    return Options(
+        brokers=brokers,
+        partitions=random.choice((1, 2, 3)),
+        replication_factor=factor,
+        min_in_sync_replicas=random.randint(1, factor),
+        durability=durability,
+        producers=random.choice((3, 4, 5)),
+        lease_strict=random.random() < 0.75,
+        network_delay=random.choice((0.0005, 0.002, 0.002, 0.02)),
+        sync_seconds=random.choice((0.0005, 0.003, 0.003, 0.03)),
+        commit_seconds=random.choice((0.002, 0.004, 0.05)),
+        records_per_fetch=random.choice((1, 3, 20)),
+        fault_period_seconds=random.choice((1.5, 3.0, 6.0)),
+        loses_at_will=durability != FSYNC and random.random() < 0.4,
+    )
 
 
 USUAL: Final = Options()
@@ -72,8 +100,7 @@ class PartitionWorld:
         self.network = Network(self.kernel, delay=options.network_delay, steady=options.steady)
         self.truths: dict[Key, Truth] = {}
         self.checks_leases = options.lease_strict
-        self.allows_loss = False
-        """Whether a fault took more than the topic's durability promises to survive."""
+        self.allows_loss = options.loses_at_will
         self.disks: dict[int, Disk] = {}
         self.processes: dict[int, BrokerProcess] = {}
         self.slow_disks: dict[int, float] = {}
@@ -139,17 +166,23 @@ class PartitionWorld:
             process.is_alive = False
             self.network.kill(broker_id)
 
-    def lose_power(self, broker_id: int) -> None:
-        """Only what was synced is sure to stay."""
+    def lose_power(self, broker_id: int, *, keeps: int | None = None) -> None:
+        """Only what was synced is sure to stay; `keeps`: how many other records do, else chance decides."""
         self.kill(broker_id)
         self._doubt(broker_id)
-        self.disks[broker_id].lose_power(self.kernel.stream(f"power {broker_id} {self._lives}"))
+        self.disks[broker_id].lose_power(self.kernel.stream(f"power {broker_id} {self._lives}"), keeps)
 
     def wipe(self, broker_id: int) -> None:
         """The machine comes back with an empty disk."""
         self.kill(broker_id)
         self._doubt(broker_id)
         self.disks[broker_id].wipe()
+
+    def go_back(self, broker_id: int, random: Random, *, with_epoch: bool) -> None:
+        """Its logs lose their ends, synced or not; `with_epoch`: everything else is as old."""
+        self.kill(broker_id)
+        self._doubt(broker_id)
+        self.disks[broker_id].go_back(random, with_epoch=with_epoch)
 
     def pause(self, broker_id: int, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
@@ -168,7 +201,7 @@ class PartitionWorld:
         process = self.processes.get(broker_id)
         if process is not None:
             for replica in process.replicas.values():
-                replica.log.synced_end = replica.log.end
+                replica.log.sync_all()
             self.kill(broker_id)
             self.kernel.after(1.0, self.start, broker_id)
 
@@ -270,6 +303,7 @@ class PartitionWorld:
                 record.broker_id, 1 << 62
             ):
                 del self.doubted[record.broker_id]
+                self.disks[record.broker_id].lost_synced = False
             elif isinstance(record, PossibleLossRecord):
                 self._possible_loss(record)
         unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
@@ -300,7 +334,14 @@ class PartitionWorld:
             self.truths[key].fail(
                 "I7", f"broker {record.leader} leads epoch {record.leader_epoch} and may miss records"
             )
-        self.truths[key].forgive(self.disks[record.leader].logs[self.truths[key].directory])
+        others = [log for broker_id in self.disks if (log := self._intact_log(broker_id, self.truths[key])) is not None]
+        self.truths[key].forgive(self.disks[record.leader].logs[self.truths[key].directory], others)
+
+    def _intact_log(self, broker_id: int, truth: Truth) -> PartitionLog | None:
+        partition = truth.agreed
+        if partition is None or broker_id not in partition.last_known_eligible:
+            return None
+        return self.disks[broker_id].logs.get(truth.directory)
 
     def leader_of(self, key: Key) -> HostedReplica | None:
         """Whoever the committed metadata names and believes it too."""
@@ -311,7 +352,7 @@ class PartitionWorld:
 
     def member_log(self, broker_id: int, truth: Truth) -> PartitionLog | None:
         """The log that a member's disk holds; None where it is not to be judged until the broker registers again."""
-        if broker_id in self.doubted and (not self.is_synced_only(truth) or not self.disks[broker_id].logs):
+        if broker_id in self.doubted and (not self.is_synced_only(truth) or self.disks[broker_id].lost_synced):
             return None
         log = self.disks[broker_id].logs.get(truth.directory)
         return log if log is not None and log.topic_id == truth.key[0] else PartitionLog(truth.key[0])
@@ -382,7 +423,7 @@ class Outcome(NamedTuple):
 
 def run(
     seed: int,
-    options: Options = USUAL,
+    options: Options | None = None,
     rules: Rules = ALL_ON,
     *,
     trouble_seconds: float = 120.0,
@@ -391,7 +432,7 @@ def run(
     """One seed, from the first registration to the last check."""
     from hightide.sim.level0.partition_faults import Faults
 
-    world = PartitionWorld(seed, options, rules, keeps_timeline=keeps_timeline)
+    world = PartitionWorld(seed, drawn(seed) if options is None else options, rules, keeps_timeline=keeps_timeline)
     faults = Faults(world)
     finding: InvariantError | None = None
     try:
