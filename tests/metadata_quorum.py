@@ -49,7 +49,8 @@ class Quorum:
         if decision.records:
             data = [encode_record(record) for record in decision.records]
             self.log += data
-            _, self.delta = self.controller.replay(map(decode_record, data), len(self.log) - 1, EPOCH)
+            image, self.delta = self.controller.replay(map(decode_record, data), len(self.log) - 1, EPOCH)
+            self.controller.committed(image)
         return decision.reply
 
     def new_id(self) -> bytes:

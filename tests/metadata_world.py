@@ -182,7 +182,9 @@ class World:
         affected = dict(broker.affected)
         if broker.is_unclean:
             affected = {**dict.fromkeys(broker.disk.logs, ReplicaState.UNCLEAN), **affected}
-        affected |= dict.fromkeys(broker.disk.corrupt, ReplicaState.QUARANTINED)
+        for key in broker.disk.corrupt:
+            if broker.affected.get(key) is None:
+                affected[key] = ReplicaState.QUARANTINED
         request = BrokerRegistrationRequest(
             broker_id=broker_id,
             incarnation_id=b"life" + bytes(8) + self._lives.to_bytes(4, "big"),
@@ -392,6 +394,18 @@ class World:
         for member in partition.in_sync_replicas:
             self.flush(member, key)
         return not self.propose(key, partition.in_sync_replicas, whole_logs_synced=True).error_code
+
+    def expect_kept(self, key: PartitionKey, records: set[int]) -> None:
+        """I7: whoever leads has these records."""
+        leader = self.leads(key)
+        if leader is not None and not records <= set(leader.disk.logs.get(key, ())):
+            raise ViolationError("I7", f"{records - set(leader.disk.logs.get(key, ()))} are lost")
+
+    def expect_led(self, key: PartitionKey) -> None:
+        """Liveness after healing: somebody leads who can serve."""
+        leader = self.leads(key)
+        if leader is None or key in leader.unready:
+            raise ViolationError("liveness", f"nobody can serve {self.partition(key)}")
 
     # ------------------------------------------------------------------ invariants
 

@@ -12,7 +12,10 @@ from hightide.types import PartitionKey
 
 
 class ReplicaState(IntEnum):
-    """The state of one replica, numbered as in the tagged fields of registration and heartbeat."""
+    """The state of one replica, numbered as in the tagged fields of registration and heartbeat.
+
+    Where several hold, a registration tells the first of: below its high watermark, doubtful, quarantined, unclean.
+    """
 
     INTACT = 0
     UNCLEAN = 1  # the process stopped uncleanly: what was not synced may be gone
