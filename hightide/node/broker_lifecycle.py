@@ -13,6 +13,8 @@ from hightide import limits
 from hightide.errors import ApiError, ErrorCode
 from hightide.metadata.replica_states import ReplicaState
 from hightide.node.log_view import StoredLog
+from hightide.node.ports import Timer
+from hightide.replication.leases import UNLIMITED
 from hightide.types import NO_BROKER
 from hightide.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -46,6 +48,7 @@ class BrokerLifecycle:
         self._may_stop = asyncio.Event()
         self._due = asyncio.Event()
         self._is_stopped = False
+        self._lease_end: Timer | None = None
 
     async def register(self) -> None:
         """Register, and wait until this broker has replayed its own registration."""
@@ -154,8 +157,24 @@ class BrokerLifecycle:
             return
         if reply.lease_age_ms >= 0:
             node.lease.extended(sent_at, reply.lease_age_ms / 1000, reply.lease_ms / 1000)
+            self._await_lease_end()
         if reply.should_shut_down:
             self._may_stop.set()
+
+    def _await_lease_end(self) -> None:
+        """For those who wait: whether a leader may write is asked of the clock at every append, not of this timer."""
+        node = self._node
+        if self._lease_end is not None:
+            self._lease_end.cancel()
+            self._lease_end = None
+        if node.lease is not UNLIMITED and not self._is_stopped:
+            left = max(0.0, node.lease.until - node.clock.now())
+            self._lease_end = node.clock.call_later(left, self._lease_ended)
+
+    def _lease_ended(self) -> None:
+        self._lease_end = None
+        for partition in self._node.assignments:
+            partition.lease_ended()
 
     def _unready(self) -> list[UnreadyReplica]:
         """Replicas that can't be trusted or opened here, and why (C8, R17)."""
@@ -204,6 +223,8 @@ class BrokerLifecycle:
     def stop(self) -> None:
         """No more heartbeats."""
         self._is_stopped = True
+        if self._lease_end is not None:
+            self._lease_end.cancel()
 
     async def _sleep(self, seconds: float) -> None:
         moment = asyncio.Event()

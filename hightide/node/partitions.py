@@ -304,6 +304,11 @@ class Partition:
         if self.replica_waiters:
             self._world.soon(self._on_append)
 
+    def lease_ended(self) -> None:
+        """C13: a leader that may not write any more keeps nobody waiting who could ask the next one."""
+        if self._waiters and self.replica.is_leader and not self.replica.may_append(self._world.clock.now()):
+            self._fail_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def _fail_waiting(self, code: ErrorCode) -> None:
         waiters, self._waiters = self._waiters, []
         for _, _, waiter, number in waiters:

@@ -6,11 +6,13 @@ own, which, unlike uvloop, can be left at once.
 """
 
 import asyncio
+import inspect
 import logging
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
+from types import CoroutineType
 from typing import Any
 
 from hightide.errors import ApiError, StorageError
@@ -66,6 +68,9 @@ class ThreadNode:
             self._living.ready.result(timeout)
         except FutureTimeoutError:
             raise ClusterError(f"node {self.node_id} is not ready after {timeout:g} s") from None
+        except ClusterError:
+            self._living.thread.join(JOIN_SECONDS)  # it is on its way out
+            raise
 
     def begin_stop(self) -> None:
         """SIGTERM."""
@@ -208,8 +213,13 @@ class _Life:
 def _close(task: "asyncio.Task[Any]") -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it was, and on purpose
     coroutine = task.get_coro()
+    if not isinstance(coroutine, CoroutineType):
+        return
+    if coroutine.cr_frame is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        for given in list(coroutine.cr_frame.f_locals.values()):
+            if isinstance(given, CoroutineType):
+                given.close()  # would complain that nobody awaited it
     try:
-        if coroutine is not None:
-            coroutine.close()
+        coroutine.close()
     except BaseException:
         pass  # the dying words of a dead node

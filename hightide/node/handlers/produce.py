@@ -3,7 +3,8 @@
 acks=0 is not answered, acks=1 is answered after the leader's write, acks=-1 when the high watermark passed the batch
 or the time is up. A duplicate waits exactly like the original (R11). Each partition has its own result; a refused one
 never keeps another from being written. Versions before 3 are advertised but closed (KAFKA-18659); 13 names topics by
-id. There is no transaction coordinator yet, so transactional batches are refused with INVALID_TXN_STATE.
+id. There is no transaction coordinator yet, so transactional batches are refused with INVALID_TXN_STATE. A leader
+whose lease ended (C13) sends its producers away: it answers NOT_LEADER_OR_FOLLOWER without a hint, and hangs up.
 """
 
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ def fail(node: "Node", result: PartitionResult, error: ApiError, topic: str | by
     result.fail(error.code, error.message, bad)
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader = node.leader_hint(topic, result.index)
-        if leader is not None:
+        if leader is not None and leader[0] != node.settings.node_id:
             result.leader_id, result.leader_epoch = leader
 
 
@@ -138,7 +139,14 @@ def _framed(request: "Request", results: Results) -> Sequence[Part]:
     """Any answer, with the addresses of the leaders it hints at."""
     hinted = {result.leader_id for _, partitions in results for result in partitions if result.leader_id >= 0}
     session = request.session
-    endpoints = session.node.addresses_of(hinted, session.listener_name) if hinted else ()
+    node = session.node
+    endpoints = node.addresses_of(hinted, session.listener_name) if hinted else ()
+    if node.clock.now() >= node.lease.until and any(
+        result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for _, partitions in results for result in partitions
+    ):
+        # Whoever asks this broker for metadata is told of leaders that may be deposed, and librdkafka asks the broker
+        # it is connected to for as long as it is: without the connection it asks another one.
+        node.clock.call_soon(session.stop)
     return request.framed(encode_produce_response(request.version, results, endpoints=endpoints))
 
 
