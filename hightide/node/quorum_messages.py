@@ -38,6 +38,7 @@ def vote_request(effect: SendVote, node_id: int, directory_id: bytes, cluster_id
         last_offset_epoch=max(effect.last_epoch, 0),
         last_offset=effect.end,
         pre_vote=effect.pre_vote,
+        all_voters=effect.all_voters,
     )
     topic = vote.VoteRequestTopicData(topic_name=METADATA_TOPIC, partitions=[asked])
     return vote.VoteRequest(cluster_id=cluster_id, voter_id=effect.to, topics=[topic])
@@ -48,7 +49,7 @@ def vote_requested(message: vote.VoteRequest, request: object, now: float) -> Vo
     asked = _only([part for topic in message.topics for part in topic.partitions])
     return VoteRequested(
         request, asked.replica_id, asked.replica_epoch, asked.last_offset_epoch, asked.last_offset, asked.pre_vote,
-        now, asked.replica_directory_id, asked.voter_directory_id,
+        now, asked.replica_directory_id, asked.voter_directory_id, asked.all_voters,
     )  # fmt: skip
 
 
@@ -60,6 +61,9 @@ def vote_response(effect: AnswerVote) -> vote.VoteResponse:
         leader_id=effect.leader,
         leader_epoch=effect.epoch,
         vote_granted=effect.granted,
+        last_offset_epoch=effect.last_epoch,
+        last_offset=effect.end,
+        is_doubtful=effect.doubtful,
     )
     return vote.VoteResponse(topics=[vote.VoteResponseTopicData(topic_name=METADATA_TOPIC, partitions=[answer])])
 
@@ -67,7 +71,10 @@ def vote_response(effect: AnswerVote) -> vote.VoteResponse:
 def vote_answered(message: vote.VoteResponse, asked: SendVote, now: float) -> VoteAnswered:
     """The same as an event at the candidate."""
     answer = _only([part for topic in message.topics for part in topic.partitions])
-    return VoteAnswered(asked.to, answer.leader_id, answer.leader_epoch, answer.vote_granted, asked.pre_vote, now)
+    return VoteAnswered(
+        asked.to, answer.leader_id, answer.leader_epoch, answer.vote_granted, asked.pre_vote, now,
+        answer.last_offset_epoch, answer.last_offset, answer.is_doubtful,
+    )  # fmt: skip
 
 
 def begin_request(effect: SendBeginEpoch, node_id: int, cluster_id: str) -> begin.BeginQuorumEpochRequest:

@@ -7,9 +7,11 @@ from typing import Self
 from hightide.types import ZERO_UUID
 from hightide.wire.message import ApiMessage, Structure, absent_field, unsupported_version
 from hightide.wire.primitives import (
+    BOOLEAN,
     FRESH,
     INT16,
     INT32,
+    INT64,
     UINT16,
     Reader,
     write_compact_count,
@@ -38,6 +40,7 @@ class VoteRequestPartitionData(Structure):
         "last_offset_epoch",
         "last_offset",
         "pre_vote",
+        "all_voters",
     )
 
     def __init__(
@@ -51,6 +54,7 @@ class VoteRequestPartitionData(Structure):
         last_offset_epoch: int = 0,
         last_offset: int = 0,
         pre_vote: bool = False,
+        all_voters: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition_index = partition_index
@@ -61,6 +65,7 @@ class VoteRequestPartitionData(Structure):
         self.last_offset_epoch = last_offset_epoch
         self.last_offset = last_offset
         self.pre_vote = pre_vote
+        self.all_voters = all_voters
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -74,7 +79,11 @@ class VoteRequestPartitionData(Structure):
             if self.pre_vote:
                 raise absent_field(self, "pre_vote", version)
             out += _IQ.pack(self.last_offset_epoch, self.last_offset)
-        write_tagged_fields(out, None, self.unknown_tagged_fields)
+        tagged: dict[int, bytearray] = {}
+        if self.all_voters:
+            tagged[10000] = field = bytearray()
+            field += BOOLEAN.pack(self.all_voters)
+        write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -112,7 +121,13 @@ class VoteRequestPartitionData(Structure):
             self.replica_directory_id = ZERO_UUID
             self.voter_directory_id = ZERO_UUID
             self.pre_vote = False
-        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        self.all_voters = False
+        self.unknown_tagged_fields = None
+        for tag, size in reader.read_tags():
+            if tag == 10000:
+                self.all_voters = reader.read_boolean()
+            else:
+                self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
 
 
@@ -195,7 +210,16 @@ class VoteRequest(ApiMessage):
 
 
 class VoteResponsePartitionData(Structure):
-    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch", "vote_granted")
+    __slots__ = (
+        "partition_index",
+        "error_code",
+        "leader_id",
+        "leader_epoch",
+        "vote_granted",
+        "last_offset_epoch",
+        "last_offset",
+        "is_doubtful",
+    )
 
     def __init__(
         self,
@@ -205,6 +229,9 @@ class VoteResponsePartitionData(Structure):
         leader_id: int = 0,
         leader_epoch: int = 0,
         vote_granted: bool = False,
+        last_offset_epoch: int = -1,
+        last_offset: int = -1,
+        is_doubtful: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition_index = partition_index
@@ -212,6 +239,9 @@ class VoteResponsePartitionData(Structure):
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.vote_granted = vote_granted
+        self.last_offset_epoch = last_offset_epoch
+        self.last_offset = last_offset
+        self.is_doubtful = is_doubtful
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -222,7 +252,17 @@ class VoteResponsePartitionData(Structure):
             self.leader_epoch,
             self.vote_granted,
         )
-        write_tagged_fields(out, None, self.unknown_tagged_fields)
+        tagged: dict[int, bytearray] = {}
+        if self.last_offset_epoch != -1:
+            tagged[10000] = field = bytearray()
+            field += INT32.pack(self.last_offset_epoch)
+        if self.last_offset != -1:
+            tagged[10001] = field = bytearray()
+            field += INT64.pack(self.last_offset)
+        if self.is_doubtful:
+            tagged[10002] = field = bytearray()
+            field += BOOLEAN.pack(self.is_doubtful)
+        write_tagged_fields(out, tagged, self.unknown_tagged_fields)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -234,7 +274,19 @@ class VoteResponsePartitionData(Structure):
             self.leader_epoch,
             self.vote_granted,
         ) = reader.unpack(_IHIIT)
-        self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
+        self.last_offset_epoch = -1
+        self.last_offset = -1
+        self.is_doubtful = False
+        self.unknown_tagged_fields = None
+        for tag, size in reader.read_tags():
+            if tag == 10000:
+                self.last_offset_epoch = reader.read_int32()
+            elif tag == 10001:
+                self.last_offset = reader.read_int64()
+            elif tag == 10002:
+                self.is_doubtful = reader.read_boolean()
+            else:
+                self.keep_unknown_tagged_field(tag, reader.read_view(size))
         return self
 
 
