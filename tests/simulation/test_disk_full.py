@@ -265,8 +265,9 @@ def test_the_metadata_log_keeps_what_no_checkpoint_let_go() -> None:
 
     async def scenario() -> None:
         disk = SimulatedDisk()
-        often = {"metadata_log_max_record_bytes_between_snapshots": "700", "metadata_max_retention_bytes": "1"}
-        broker = await MemoryBroker(disk, **often).start()
+        broker = await MemoryBroker(
+            disk, metadata_log_max_record_bytes_between_snapshots="700", metadata_max_retention_bytes="1"
+        ).start()
         await broker.call(create_topic("t"), 7)
         disk.fail("create", "/data/log-start-offset-checkpoint.tmp", code=errno.EMFILE, times=-1)
         for value in range(30):
