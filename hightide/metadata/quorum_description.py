@@ -38,15 +38,23 @@ class QuorumFacts(NamedTuple):
     observers: Sequence[QuorumMember] = ()
 
 
-def describe_quorum(request: DescribeQuorumRequest, facts: QuorumFacts | None) -> DescribeQuorumResponse:
+FIRST_VERSION_WITH_DIRECTORIES = 2  # and with the voters' addresses
+
+
+def describe_quorum(request: DescribeQuorumRequest, facts: QuorumFacts | None, version: int) -> DescribeQuorumResponse:
     """The response. `facts` is None where this node does not lead the quorum: whoever asks must look for the leader."""
+    if facts is not None and version < FIRST_VERSION_WITH_DIRECTORIES:
+        facts = facts._replace(
+            voters=[member._replace(directory_id=ZERO_UUID) for member in facts.voters],
+            observers=[member._replace(directory_id=ZERO_UUID) for member in facts.observers],
+        )
     asked = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
     topics = []
     for topic in request.topics:
         partitions = [_partition(topic.topic_name, p.partition_index, facts) for p in topic.partitions]
         topics.append(DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=partitions))
-    is_answered = facts is not None and (METADATA_TOPIC, 0) in asked
-    nodes = [_node(voter) for voter in facts.voters] if facts is not None and is_answered else []
+    is_told = version >= FIRST_VERSION_WITH_DIRECTORIES and (METADATA_TOPIC, 0) in asked
+    nodes = [_node(voter) for voter in facts.voters] if facts is not None and is_told else []
     return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes)
 
 

@@ -78,8 +78,8 @@ async def _heartbeat(node: "Node", message: Any, _version: int) -> ApiMessage:
     return decision.reply
 
 
-async def _describe_quorum(node: "Node", message: Any, _version: int) -> ApiMessage:
-    return describe_quorum(message, quorum_facts(node))
+async def _describe_quorum(node: "Node", message: Any, version: int) -> ApiMessage:
+    return describe_quorum(message, quorum_facts(node), version)
 
 
 def _plain(name: str) -> Command:

@@ -1,11 +1,26 @@
 """Placement: the examples of the mission, balance, racks, refusals."""
 
+import sys
 from collections import Counter
+from collections.abc import Sequence
+from types import ModuleType
 
 import pytest
 
 from hightide.errors import ApiError, ErrorCode
-from hightide.metadata.placement import Candidate, alternate_racks, round_robin
+from hightide.metadata.placement import (
+    PLACEMENTS,
+    Candidate,
+    Placement,
+    alternate_racks,
+    check_placed,
+    load_aware,
+    placement_named,
+    plain_round_robin,
+    round_robin,
+)
+from hightide.wire.messages.create_topics import CreatableTopic
+from tests.metadata_quorum import Quorum
 
 
 def brokers(count: int) -> list[Candidate]:
@@ -94,3 +109,86 @@ def test_what_cannot_be_placed_is_an_error(count: int, factor: int, what: str) -
     with pytest.raises(ApiError, match=what) as refused:
         round_robin(brokers(count), range(1), factor, 0)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.covers("T12", "T13")
+@pytest.mark.parametrize("strategy", PLACEMENTS.values(), ids=PLACEMENTS)
+@pytest.mark.parametrize(("count", "partitions", "factor"), [(3, 3, 3), (3, 6, 2), (5, 10, 3), (1, 3, 1), (5, 50, 3)])
+def test_every_strategy_is_even_on_an_empty_cluster(
+    strategy: Placement, count: int, partitions: int, factor: int
+) -> None:
+    placed = strategy(brokers(count), range(partitions), factor, 0)
+    check_placed(placed, brokers(count), range(partitions), factor)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {partitions // count}
+    assert set(Counter(b for replicas in placed for b in replicas).values()) == {partitions * factor // count}
+    assert placed == strategy(list(reversed(brokers(count))), range(partitions), factor, 0)
+
+
+@pytest.mark.covers("C7", "T9")
+def test_load_aware_fills_the_empty_brokers_first() -> None:
+    loaded = [Candidate(1, None, 30, 10), Candidate(2, None, 30, 10), Candidate(3), Candidate(4)]
+    placed = load_aware(loaded, range(10), 2, 0)
+    assert {broker for replicas in placed for broker in replicas} == {3, 4}
+    assert Counter(replicas[0] for replicas in placed) == {3: 5, 4: 5}
+
+
+def test_load_aware_spreads_over_racks_before_it_looks_at_load() -> None:
+    candidates = [Candidate(1, "a"), Candidate(2, "a"), Candidate(3, "b", 50, 50)]
+    for replicas in load_aware(candidates, range(4), 2, 0):
+        assert 3 in replicas
+
+
+def test_plain_round_robin_does_not_look_at_racks() -> None:
+    same = [Candidate(1, "a"), Candidate(2, "a"), Candidate(3, "b")]
+    assert plain_round_robin(same, range(3), 2, 0) == [[1, 2], [2, 3], [3, 1]]
+    assert round_robin(same, range(1), 2, 0) == [[1, 3]]
+
+
+@pytest.mark.covers("C7")
+def test_the_strategy_of_the_cluster_and_of_one_topic() -> None:
+    quorum = Quorum({"hightide.placement": "load-aware"})
+    quorum.start(1, 2)
+    quorum.create("crowd", 4, 2)
+    quorum.start(3, 4)
+    quorum.create("by.load", 2, 2)
+    assert {broker for p in quorum.topic("by.load").partitions for broker in p.replicas} == {3, 4}
+    quorum.create("by.turns", 4, 1, configs={"hightide.placement": "round-robin"})
+    assert sorted(p.replicas[0] for p in quorum.topic("by.turns").partitions) == [1, 2, 3, 4]
+
+
+def test_topics_of_one_request_count_for_each_other() -> None:
+    quorum = Quorum({"hightide.placement": "load-aware"})
+    quorum.start(1, 2, 3)
+    topics = [CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(6)]
+    quorum.create_all(topics)
+    assert Counter(quorum.partition(f"t{n}").leader for n in range(6)) == {1: 2, 2: 2, 3: 2}
+
+
+def smallest_first(
+    candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int
+) -> list[list[int]]:
+    """A strategy of somebody's own."""
+    ids = sorted(candidate.broker_id for candidate in candidates)
+    return [ids[:replication_factor] for _ in partitions]
+
+
+def wrong(candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int) -> list[list[int]]:
+    """A strategy with a mistake."""
+    return [[7] * replication_factor for _ in partitions]
+
+
+@pytest.mark.covers("T17")
+def test_a_strategy_of_ones_own_plugs_in_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("own_placement")
+    module.__dict__.update(smallest_first=smallest_first, wrong=wrong)
+    monkeypatch.setitem(sys.modules, "own_placement", module)
+    assert placement_named("own_placement:smallest_first") is smallest_first
+    quorum = Quorum({"hightide.placement": "own_placement:smallest_first"})
+    quorum.start(1, 2, 3)
+    quorum.create("t", 2, 2)
+    assert [p.replicas for p in quorum.topic("t").partitions] == [(1, 2), (1, 2)]
+    refused = quorum.create("u", 1, 2, configs={"hightide.placement": "own_placement:wrong"}).topics[0]
+    assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    missing = quorum.create("v", 1, 2, configs={"hightide.placement": "own_placement:nothing"}).topics[0]
+    assert missing.error_code == ErrorCode.INVALID_CONFIG
+    assert quorum.image.topic_named("u") is None
