@@ -23,6 +23,7 @@ from hightide.sim.process import Condition, SimulatedProcess
 from hightide.sim.scheduler import LivelockError, NothingHappensError
 from hightide.sim.topology import bootstrap, host_of, node_settings
 from hightide.sim.trace import Problem
+from hightide.sim.wellness import different_replicas, unwell
 from hightide.sim.workload import Workload
 from hightide.sim.world import SimulatedClient, World
 
@@ -156,6 +157,7 @@ class _Run:
         if not await world.until(lambda: all(task.done() for task in producers), HEAL_SECONDS):
             world.trace.report("liveness", f"{workload.waiting} sends were never answered")
         await self._write_last()
+        await self._all_well()
         for task in (*producers, *readers):
             if task.done() and task.exception() is not None:
                 world.unexpected("a client", "ended", task.exception())
@@ -170,6 +172,13 @@ class _Run:
         refused = await client.do(self.workload.write_last(client, self.world.stream("last")))
         if refused:
             self.world.trace.report("liveness", f"after healing records are refused: {'; '.join(refused)}")
+
+    async def _all_well(self) -> None:
+        """Leaders, full in-sync sets, one metadata, the same bytes everywhere."""
+        if not await self.world.until(lambda: not any(unwell(self.nodes)), HEAL_SECONDS):
+            self.world.trace.report("liveness", f"long after healing {'; '.join(unwell(self.nodes))}")
+        for difference in different_replicas(self.nodes):
+            self.world.trace.report("I4", difference)
 
     async def _finale(self) -> None:
         """Everything goes down once more: what was acknowledged must not need luck."""
@@ -190,6 +199,8 @@ class _Run:
             node.start()
         if not await self.world.until(self._all_up, HEAL_SECONDS):
             self.world.trace.report("liveness", f"the nodes did not come back after a {self.plan.finale}")
+        else:
+            await self._all_well()
 
     async def _read_everything(self) -> None:
         client: SimulatedClient = self.world.add_client("last-reader")

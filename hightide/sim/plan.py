@@ -13,7 +13,7 @@ PERIOD_SECONDS = (2.0, 8.0)
 QUIET_SHARE = 0.25  # of the periods have no fault
 FAULT_SECONDS = (0.2, 8.0)
 DISORDERS = (0.0, 0.05, 0.3, 1.0)
-BROKERS = (1, 3, 3, 3)
+BROKERS = (1, 3, 3, 3, 5)
 FINALES = ("none", "restart", "kill", "power loss")
 
 # How often each is drawn, whatever the number of nodes: a plan of three can be shrunk to one. What makes processes die
@@ -43,6 +43,7 @@ KINDS = {
     "slow sync": 3,
     "failed sync": 2,
     "failed write": 2,
+    "empty disk": 2,
 }
 
 

@@ -62,8 +62,7 @@ class SimulatedProcess:
         self.name = name
         self.settings = Settings.load(None, {}, settings)
         self.time = MachineTime(world.scheduler, random.randrange(BOOT_SECONDS_MAX), random.randrange(-500, 500))
-        self.disk = SimulatedDisk(now_ms=self.time.wall_ms)
-        self.disk.on_crash = self._crashed
+        self.disk = self._new_disk()
         self.speed = DiskSpeed()
         self.condition = Condition.DOWN
         self.node: Node | None = None
@@ -137,6 +136,17 @@ class SimulatedProcess:
         """The machine is off, running or not: what was not synced meets its fate, nobody is told."""
         self.world.trace.say(self.name, "loses power")
         self._die(power_lost=True)
+
+    def replace_disk(self) -> None:
+        """An empty disk in a machine that is off."""
+        self.lose_power()
+        self.world.trace.say(self.name, "gets an empty disk")
+        self.disk = self._new_disk()
+
+    def _new_disk(self) -> SimulatedDisk:
+        disk = SimulatedDisk(now_ms=self.time.wall_ms)
+        disk.on_crash = self._crashed
+        return disk
 
     def pause(self) -> None:
         """SIGSTOP."""

@@ -5,6 +5,7 @@ import errno
 from random import Random
 
 from hightide.sim.faults.site import Site
+from hightide.sim.wellness import unwell
 
 SLOW_SYNC_SECONDS = (0.05, 2.0)
 
@@ -42,3 +43,18 @@ async def _fail(site: Site, random: Random, seconds: float, operation: str, code
     struck = fault.times == 0
     fault.times = 0
     return struck
+
+
+async def replace_disk(site: Site, random: Random, seconds: float) -> bool:
+    """R8: another directory id takes the replicas out of the in-sync sets; they are copied from the others.
+
+    Only while everything is in sync, since it takes a copy away for good, and not of a controller: a voter without
+    memory needs a change of voters.
+    """
+    brokers = [node for node in site.nodes if "controller" not in node.settings.process_roles]
+    if not brokers or any(unwell(site.nodes)):
+        return False
+    node = random.choice(brokers)
+    node.replace_disk()
+    await site.keep_down([node], seconds)
+    return True

@@ -34,6 +34,7 @@ INJECTIONS: dict[str, Injection] = {
     "slow sync": disks.slow_sync,
     "failed sync": disks.fail_sync,
     "failed write": disks.fail_write,
+    "empty disk": disks.replace_disk,
 }
 
 

@@ -9,6 +9,7 @@ from hightide.sim.process import Condition, SimulatedProcess
 from hightide.sim.world import World
 
 SUPERVISOR_SECONDS = 0.5  # how long a process that died by itself stays dead
+LEADER_SHARE, CONTROLLER_SHARE = 0.3, 0.25  # of the victims
 
 
 class Site:
@@ -21,8 +22,15 @@ class Site:
         self._down_since: dict[str, float] = {}
 
     def pick(self, random: Random) -> SimulatedProcess:
-        """Some node."""
-        return random.choice(self.nodes)
+        """Some node: often one that leads a partition, sometimes the active controller."""
+        role, anyone = random.random(), random.choice(self.nodes)
+        if role < LEADER_SHARE:
+            wanted = [node for node in self.nodes if _leads(node)]
+        elif role < LEADER_SHARE + CONTROLLER_SHARE:
+            wanted = [node for node in self.nodes if node.is_up and node.node and node.node.metadata.is_active]
+        else:
+            wanted = []
+        return wanted[int(random.random() * len(wanted))] if wanted else anyone
 
     def others(self, host: str) -> list[str]:
         """Every other host."""
@@ -62,3 +70,8 @@ class Site:
             node.time.drift(1.0)
             node.resume()
             node.start()
+
+
+def _leads(process: SimulatedProcess) -> bool:
+    node = process.node
+    return process.is_up and node is not None and any(partition.replica.is_leader for partition in node.assignments)

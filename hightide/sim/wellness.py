@@ -1,0 +1,67 @@
+"""When nothing is wrong any more, all is well again: what liveness after healing means inside the nodes.
+
+Every broker unfenced, every partition led by one of its replicas and in sync on all of them, one metadata for all, and
+replicas that hold the same bytes (I4): the same offset and epoch is the same prefix.
+"""
+
+from collections.abc import Iterator
+
+from hightide.node.node import Node
+from hightide.node.partitions import Partition
+from hightide.sim.process import SimulatedProcess
+
+READ_BYTES = 1 << 20
+
+
+def unwell(nodes: list[SimulatedProcess]) -> Iterator[str]:
+    """What is not as it should be yet."""
+    alive = [process.node for process in nodes if process.is_up and process.node is not None]
+    if len(alive) < len(nodes):
+        yield "not every node is up"
+        return
+    newest = max(alive, key=lambda node: node.image.offset)
+    for process, node in zip(nodes, alive, strict=True):
+        if node.image.offset != newest.image.offset:
+            yield f"{process.name} has metadata up to {node.image.offset}, not {newest.image.offset}"
+    for broker in newest.image.brokers.values():
+        if not broker.live:
+            yield f"broker {broker.broker_id} is fenced or shutting down"
+    yield from _unwell_partitions(newest)
+
+
+def _unwell_partitions(node: Node) -> Iterator[str]:
+    for topic in node.image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            name = f"{topic.name}-{index}"
+            if partition.leader not in partition.replicas:
+                yield f"{name} has no leader"
+            elif set(partition.in_sync_replicas) != set(partition.replicas):
+                yield f"{name} is in sync on {partition.in_sync_replicas} only, of {partition.replicas}"
+
+
+def different_replicas(nodes: list[SimulatedProcess]) -> Iterator[str]:
+    """Replicas that differ below their high watermarks, for nodes that are well."""
+    seen: dict[tuple[bytes, int], tuple[str, Partition]] = {}
+    for process in nodes:
+        for partition in [] if process.node is None else process.node.assignments:
+            if partition.offline_reason is not None:
+                continue
+            name, other = seen.setdefault((partition.topic_id, partition.index), (process.name, partition))
+            start = max(partition.log.start, other.log.start)
+            end = min(partition.high_watermark, other.high_watermark)
+            if other is not partition and stored(partition, start, end) != stored(other, start, end):
+                yield f"{partition} differs on {name} and {process.name} between {start} and {end}"
+
+
+def stored(partition: Partition, start: int, end: int) -> bytes:
+    """The bytes of a range of offsets, both of them boundaries of batches."""
+    data = bytearray()
+    log, offset = partition.log, start
+    while offset < end:
+        read = log.read(offset, READ_BYTES, upper_bound=end, min_one_batch=True)
+        if read is None:
+            break
+        data += read.slice.read()
+        read.slice.release()
+        offset = read.end
+    return bytes(data)
