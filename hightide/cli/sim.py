@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
+from multiprocessing import get_context
 from typing import Annotated
 
 import typer
@@ -125,7 +126,7 @@ def _run(cases: Iterator[Case], jobs: int, deadline: float | None) -> Iterator[R
     if jobs == 1:
         yield from map(run_case, cases)
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # a fork of a process with threads may hang
         pending = [pool.submit(run_case, case) for case in islice(cases, jobs * WINDOW)]
         while pending:
             report = pending.pop(0).result()
