@@ -40,10 +40,11 @@ class View(NamedTuple):
         """What was set for a topic."""
         return self.image.settings_of(ResourceType.TOPIC, topic.name)
 
-    def min_in_sync(self, topic: Topic, replicas: int) -> int:
-        """How many replicas must be in sync before records commit: never more than there are."""
+    def min_in_sync(self, topic: Topic, replicas: int | None = None) -> int:
+        """How many replicas must be in sync before records commit: never more than there are, where that is told."""
         override = self.topic_overrides(topic).get("min.insync.replicas")
-        return min(int(override) if override is not None else self.settings.min_insync_replicas, replicas)
+        minimum = int(override) if override is not None else self.settings.min_insync_replicas
+        return minimum if replicas is None else min(minimum, replicas)
 
     def unclean_election_allowed(self, topic: Topic) -> bool:
         """Whether the topic prefers a leader to its data."""

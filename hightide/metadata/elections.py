@@ -102,7 +102,7 @@ def last_known(
     partition: Partition, in_sync: Collection[int], min_in_sync: int, removed: Collection[int] = ()
 ) -> tuple[int, ...]:
     """The last known set beside a new in-sync set: whoever may hold the newest records, though nobody can be sure."""
-    if len(in_sync) >= min_in_sync:
+    if len(in_sync) >= min_in_sync or not (partition.last_known_eligible or removed):
         return ()
     held = {*partition.last_known_eligible, *(member for member in partition.members if member in removed)}
     return tuple(replica for replica in partition.replicas if replica in held and replica not in in_sync)
@@ -131,7 +131,7 @@ def elect(
     if partition.leader in in_sync and in_sync == partition.in_sync_replicas and not removed:
         return None
     gone = _leaving(partition, removed, rules)
-    after = _marked(partition, removed)._replace(
+    after = (_marked(partition, removed) if removed else partition)._replace(
         in_sync_replicas=in_sync,
         eligible_leader_replicas=eligible_leaders(partition, in_sync, min_in_sync, gone, rules),
         last_known_eligible=last_known(partition, in_sync, min_in_sync, gone),
@@ -178,6 +178,8 @@ def led_by(
 
 def _leaving(partition: Partition, removed: Mapping[int, Removal], rules: Rules) -> Collection[int]:
     """Who loses its place in both sets. The only member is not given up for corruption: nobody has more (R17)."""
+    if not removed:
+        return ()
     if rules.r17_last_member_stays:
         only = partition.members if len(partition.members) == 1 else ()
         return {r for r, why in removed.items() if why is not Removal.QUARANTINED or r not in only}

@@ -236,6 +236,8 @@ class Partition(NamedTuple):
 
     def change_to(self, other: "Partition", topic_id: bytes, partition: int) -> PartitionChangeRecord | None:
         """The record that turns this partition into another, None when nothing differs; epochs follow by themselves."""
+        if other == self:
+            return None
         record = PartitionChangeRecord(topic_id=topic_id, partition_id=partition)
         if other.in_sync_replicas != self.in_sync_replicas:
             record.isr = list(other.in_sync_replicas)
@@ -249,7 +251,7 @@ class Partition(NamedTuple):
             record.directories = list(other.directories)
         if other.whole_logs_synced != self.whole_logs_synced:
             record.whole_logs_synced = int(other.whole_logs_synced)
-        return None if self.merged(record)._replace(partition_epoch=self.partition_epoch) == self else record
+        return record
 
 
 class Topic(NamedTuple):

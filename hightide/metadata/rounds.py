@@ -30,6 +30,8 @@ class Round:
             for broker_id in (present | set(including)) - set(without)
             if broker_id in brokers
         }
+        self._settings: dict[bytes, tuple[int, bool]] = {}
+        """What topics want, looked up once: the minimum in sync, and whether a leader is worth records."""
         self.records: list[LogRecord] = []
         self._losses: list[PartitionKey] = []
 
@@ -51,12 +53,13 @@ class Round:
         view = self._view
         topic = view.image.topics[key.topic_id]
         partition = topic.partitions[key.partition]
+        minimum, unclean_allowed = self._settings_of(topic)
         outcome = elect(
             key,
             partition,
             lambda replica: self.is_usable(key, partition, replica),
-            view.min_in_sync(topic, len(partition.replicas)),
-            unclean_allowed=unclean or view.unclean_election_allowed(topic),
+            min(minimum, len(partition.replicas)),
+            unclean_allowed=unclean or unclean_allowed,
             log_ends=None if partition.has_leader and not removed else view.facts.log_ends(key),
             back=lambda replica: self.is_back(key, partition, replica),
             willing=lambda replica: self.is_willing(key, partition, replica),
@@ -69,6 +72,14 @@ class Round:
         record, elected = outcome
         self._add(topic, partition, record, elected)
         return elected
+
+    def _settings_of(self, topic: Topic) -> tuple[int, bool]:
+        known = self._settings.get(topic.topic_id)
+        if known is None:
+            view = self._view
+            known = (view.min_in_sync(topic), view.unclean_election_allowed(topic))
+            self._settings[topic.topic_id] = known
+        return known
 
     def _add(self, topic: Topic, partition: Partition, record: PartitionChangeRecord, elected: Elected) -> None:
         self.records.append(record)

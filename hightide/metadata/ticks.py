@@ -22,8 +22,11 @@ def tick(view: View, liveness: Liveness, now: float, balanced_at: float | None) 
     """Fence every broker whose session ended, together: nobody who is about to be fenced is elected on the way."""
     plan = Plan(view)
     expired = liveness.expired(view.image, now, view.settings.broker_session_timeout_ms / 1000)
-    fencing = fence_brokers(view, expired)
-    plan.add(fencing.records)
+    losses: tuple[PartitionKey, ...] = ()
+    if expired:
+        fencing = fence_brokers(view, expired)
+        plan.add(fencing.records)
+        losses = fencing.reply.possible_losses
     balanced = 0
     if balanced_at is None:
         balanced_at = now
@@ -32,8 +35,7 @@ def tick(view: View, liveness: Liveness, now: float, balanced_at: float | None) 
         plan.add(records)
         balanced = len(records)
         balanced_at = balanced_at if has_more else now
-    outcome = Ticked(tuple(expired), balanced, fencing.reply.possible_losses, balanced_at)
-    return Decision(plan.records, outcome)
+    return Decision(plan.records, Ticked(tuple(expired), balanced, losses, balanced_at))
 
 
 def _is_due(view: View, now: float, balanced_at: float) -> bool:

@@ -1,6 +1,7 @@
 """Any sequence of failures and commands: I1, I2, I9 and I11 hold, and after healing everybody is in sync again."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -17,8 +18,11 @@ from tests.metadata_world import Disk, World
 BROKERS = st.integers(1, 4)
 TOPICS = st.integers(0, 2)
 ASSIGNMENTS = ([1, 2, 3], [2, 3, 4], [4])
-DURABILITY = st.sampled_from(["fsync", "replicated"])
-DAMAGE = st.sampled_from([ReplicaState.DOUBTFUL, ReplicaState.BELOW_HIGH_WATERMARK, ReplicaState.QUARANTINED])
+DURABILITIES = ["fsync", "replicated"]
+DAMAGES = [ReplicaState.DOUBTFUL, ReplicaState.BELOW_HIGH_WATERMARK, ReplicaState.QUARANTINED]
+CLOSED = [ReplicaState.QUARANTINED, ReplicaState.NOT_READY]
+DURABILITY = st.sampled_from(DURABILITIES)
+DAMAGE = st.sampled_from(DAMAGES)
 
 
 class Cluster(RuleBasedStateMachine):
@@ -101,7 +105,7 @@ class Cluster(RuleBasedStateMachine):
         if broker in ASSIGNMENTS[topic] and not self.world.brokers[broker].is_up:
             self.world.damage(broker, self.keys[topic], state)
 
-    @rule(topic=TOPICS, broker=BROKERS, state=st.sampled_from([ReplicaState.QUARANTINED, ReplicaState.NOT_READY]))
+    @rule(topic=TOPICS, broker=BROKERS, state=st.sampled_from(CLOSED))
     def close(self, topic: int, broker: int, state: ReplicaState) -> None:
         if broker in ASSIGNMENTS[topic] and self.world.brokers[broker].is_up:
             self.world.close(broker, self.keys[topic], state)
@@ -183,10 +187,62 @@ class Cluster(RuleBasedStateMachine):
 @pytest.fixture
 def run_machine() -> Callable[[type[RuleBasedStateMachine]], None]:
     def run(machine: type[RuleBasedStateMachine]) -> None:
-        run_state_machine_as_test(machine, settings=settings(max_examples=80, stateful_step_count=40, deadline=None))
+        run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40, deadline=None))
 
     return run
 
 
 def test_any_sequence_of_failures(run_machine: Callable[[type[RuleBasedStateMachine]], None]) -> None:
     run_machine(Cluster)
+
+
+WEIGHTS = {"work": 10, "produce": 4, "start": 4, "pass_time": 4, "join": 3, "kill": 3, "power_loss": 3, "damage": 3}
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[] if seed < 2 else pytest.mark.long) for seed in range(20)])
+def test_many_random_lives(seed: int) -> None:
+    """The same steps in longer lives and likelier proportions than Hypothesis takes: a hundred lives a seed."""
+    random = Random(seed)
+    for _ in range(100):
+        _live(random)
+
+
+def _live(random: Random) -> None:
+    cluster = Cluster.__new__(Cluster)
+
+    def broker() -> int:
+        return random.randint(1, 4)
+
+    def some(most: int) -> set[int]:
+        return {broker() for _ in range(random.randint(0, most))}
+
+    def topic() -> int:
+        return random.randint(0, 2)
+
+    steps: dict[str, Callable[[], dict[str, object]]] = {
+        "work": lambda: {"everybody": random.random() < 0.5},
+        "produce": lambda: {"topic": topic(), "fetchers": None if random.random() < 0.5 else some(3)},
+        "join": lambda: {"topic": topic(), "broker": broker()},
+        "leave": lambda: {"topic": topic(), "broker": broker()},
+        "flush": lambda: {"topic": topic(), "broker": broker()},
+        "report_synced": lambda: {"topic": topic()},
+        "kill": lambda: {"broker": broker()},
+        "power_loss": lambda: {"brokers": some(3)},
+        "back_up": lambda: {"broker": broker()},
+        "restore": lambda: {"broker": broker()},
+        "wipe": lambda: {"broker": broker()},
+        "damage": lambda: {"topic": topic(), "broker": broker(), "state": random.choice(DAMAGES)},
+        "close": lambda: {"topic": topic(), "broker": broker(), "state": random.choice(CLOSED)},
+        "start": lambda: {"broker": broker()},
+        "register_only": lambda: {"broker": broker()},
+        "stop": lambda: {"broker": broker()},
+        "pass_time": lambda: {"seconds": random.randint(1, 7), "silent": some(2)},
+        "fail_over": dict,
+        "alter_cluster": lambda: {"minimum": random.randint(1, 3), "durability": random.choice(DURABILITIES)},
+        "alter_topic": lambda: {"topic": topic(), "minimum": random.randint(1, 3)},
+        "elect": lambda: {"kind": random.randint(0, 1)},
+    }
+    cluster.begin(durability=random.choice(DURABILITIES), minimum=random.randint(1, 3), unclean=random.random() < 0.2)
+    for name in random.choices(list(steps), [WEIGHTS.get(name, 1) for name in steps], k=60):
+        getattr(cluster, name)(**steps[name]())
+    cluster.heal()

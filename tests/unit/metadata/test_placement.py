@@ -124,7 +124,6 @@ def test_every_strategy_is_even_on_an_empty_cluster(
     assert placed == strategy(list(reversed(brokers(count))), range(partitions), factor, 0)
 
 
-@pytest.mark.covers("C7", "T9")
 def test_load_aware_fills_the_empty_brokers_first() -> None:
     loaded = [Candidate(1, None, 30, 10), Candidate(2, None, 30, 10), Candidate(3), Candidate(4)]
     placed = load_aware(loaded, range(10), 2, 0)
@@ -144,7 +143,6 @@ def test_plain_round_robin_does_not_look_at_racks() -> None:
     assert round_robin(same, range(1), 2, 0) == [[1, 3]]
 
 
-@pytest.mark.covers("C7")
 def test_the_strategy_of_the_cluster_and_of_one_topic() -> None:
     quorum = Quorum({"hightide.placement": "load-aware"})
     quorum.start(1, 2)

@@ -29,7 +29,6 @@ def test_a_replica_is_pending_until_its_broker_reports_and_then_ready_or_not_wit
     assert world.controller.readiness(PartitionKey(key.topic_id, 9)) == []
 
 
-@pytest.mark.covers("C9")
 def test_what_the_creator_waits_for() -> None:
     world = World()
     key = world.create("t", [1, 2, 3])
