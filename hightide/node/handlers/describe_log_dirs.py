@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), versions 1-5: the size of each partition on disk, and the room that is left.
 
-Our own tagged fields tell where each replica's log ends and how far it knows it to be committed (T1).
+Whoever asks for them in our own tagged field is told where each replica's log ends and how far it knows it to be
+committed (T1); others are not, since some readers refuse tags that they do not know.
 """
 
 from collections.abc import Iterator
@@ -26,15 +27,15 @@ def handle(node: "Node", message: DescribeLogDirsRequest, request: "Request") ->
     """The one directory of this node."""
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for partition in _wanted(node, message):
-        topics.setdefault(partition.topic, []).append(
-            DescribeLogDirsPartition(
-                partition_index=partition.index,
-                partition_size=partition.log.size_bytes,
-                offset_lag=max(0, partition.high_watermark - partition.log.end),
-                log_end_offset=partition.log.end,
-                high_watermark=partition.high_watermark,
-            )
+        described = DescribeLogDirsPartition(
+            partition_index=partition.index,
+            partition_size=partition.log.size_bytes,
+            offset_lag=max(0, partition.high_watermark - partition.log.end),
         )
+        if message.include_ends:
+            described.log_end_offset = partition.log.end
+            described.high_watermark = partition.high_watermark
+        topics.setdefault(partition.topic, []).append(described)
     result = DescribeLogDirsResult(
         log_dir=node.settings.log_directory,
         topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],

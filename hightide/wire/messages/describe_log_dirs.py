@@ -6,6 +6,7 @@ from typing import Self
 
 from hightide.wire.message import ApiMessage, Structure, absent_field, unsupported_version
 from hightide.wire.primitives import (
+    BOOLEAN,
     FRESH,
     INT16,
     INT32,
@@ -67,7 +68,7 @@ class DescribableLogDirTopic(Structure):
 
 
 class DescribeLogDirsRequest(ApiMessage):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "include_ends")
 
     api_key = 35
     valid_versions = (1, 5)
@@ -77,9 +78,11 @@ class DescribeLogDirsRequest(ApiMessage):
         self,
         *,
         topics: list[DescribableLogDirTopic] | None = FRESH,
+        include_ends: bool = False,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topics = [] if topics is FRESH else topics
+        self.include_ends = include_ends
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -92,7 +95,11 @@ class DescribeLogDirsRequest(ApiMessage):
                 write_compact_count(out, self.topics)
                 for describable_log_dir_topic in self.topics:
                     describable_log_dir_topic.write(out, version)
-            write_tagged_fields(out, None, self.unknown_tagged_fields)
+            tagged: dict[int, bytearray] = {}
+            if self.include_ends:
+                tagged[10000] = field = bytearray()
+                field += BOOLEAN.pack(self.include_ends)
+            write_tagged_fields(out, tagged, self.unknown_tagged_fields)
         else:
             if self.topics is None:
                 out += INT32.pack(-1)
@@ -111,10 +118,18 @@ class DescribeLogDirsRequest(ApiMessage):
         if version >= 2:
             count = reader.read_compact_nullable_array_count()
             self.topics = None if count < 0 else [DescribableLogDirTopic.read(reader, version) for _ in range(count)]
-            self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         else:
             count = reader.read_nullable_array_count()
             self.topics = None if count < 0 else [DescribableLogDirTopic.read(reader, version) for _ in range(count)]
+        self.include_ends = False
+        if version >= 2:
+            self.unknown_tagged_fields = None
+            for tag, size in reader.read_tags():
+                if tag == 10000:
+                    self.include_ends = reader.read_boolean()
+                else:
+                    self.keep_unknown_tagged_field(tag, reader.read_view(size))
+        else:
             self.unknown_tagged_fields = None
         return self
 
