@@ -175,9 +175,9 @@ class _Run:
 
     async def _all_well(self) -> None:
         """Leaders, full in-sync sets, one metadata, the same bytes everywhere."""
-        if not await self.world.until(lambda: not any(unwell(self.nodes)), HEAL_SECONDS):
-            self.world.trace.report("liveness", f"long after healing {'; '.join(unwell(self.nodes))}")
-        for difference in different_replicas(self.nodes):
+        if not await self.world.until(lambda: not any(unwell(self.nodes, self.site.rotten)), HEAL_SECONDS):
+            self.world.trace.report("liveness", f"long after healing {'; '.join(unwell(self.nodes, self.site.rotten))}")
+        for difference in different_replicas(self.nodes, self.site.rotten):
             self.world.trace.report("I4", difference)
 
     async def _finale(self) -> None:

@@ -44,6 +44,7 @@ KINDS = {
     "failed sync": 2,
     "failed write": 2,
     "empty disk": 2,
+    "bit flip": 2,
 }
 
 

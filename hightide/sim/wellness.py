@@ -4,7 +4,7 @@ Every broker unfenced, every partition led by one of its replicas and in sync on
 replicas that hold the same bytes (I4): the same offset and epoch is the same prefix.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from hightide.node.node import Node
 from hightide.node.partitions import Partition
@@ -13,8 +13,8 @@ from hightide.sim.process import SimulatedProcess
 READ_BYTES = 1 << 20
 
 
-def unwell(nodes: list[SimulatedProcess]) -> Iterator[str]:
-    """What is not as it should be yet."""
+def unwell(nodes: list[SimulatedProcess], rotten: Set[tuple[str, str]] = frozenset()) -> Iterator[str]:
+    """What is not as it should be yet. A replica that is `rotten` may stay closed: nothing of it is deleted (R17)."""
     alive = [process.node for process in nodes if process.is_up and process.node is not None]
     if len(alive) < len(nodes):
         yield "not every node is up"
@@ -26,25 +26,33 @@ def unwell(nodes: list[SimulatedProcess]) -> Iterator[str]:
     for broker in newest.image.brokers.values():
         if not broker.live:
             yield f"broker {broker.broker_id} is fenced or shutting down"
-    yield from _unwell_partitions(newest)
+    excused = {
+        (node.settings.node_id, partition)
+        for process, node in zip(nodes, alive, strict=True)
+        for host, partition in rotten
+        if host == process.name
+    }
+    yield from _unwell_partitions(newest, excused)
 
 
-def _unwell_partitions(node: Node) -> Iterator[str]:
+def _unwell_partitions(node: Node, excused: Set[tuple[int, str]]) -> Iterator[str]:
     for topic in node.image.topics.values():
         for index, partition in enumerate(topic.partitions):
             name = f"{topic.name}-{index}"
             if partition.leader not in partition.replicas:
                 yield f"{name} has no leader"
-            elif set(partition.in_sync_replicas) != set(partition.replicas):
+            elif any(
+                (replica, name) not in excused for replica in set(partition.replicas) - {*partition.in_sync_replicas}
+            ):
                 yield f"{name} is in sync on {partition.in_sync_replicas} only, of {partition.replicas}"
 
 
-def different_replicas(nodes: list[SimulatedProcess]) -> Iterator[str]:
+def different_replicas(nodes: list[SimulatedProcess], rotten: Set[tuple[str, str]] = frozenset()) -> Iterator[str]:
     """Replicas that differ below their high watermarks, for nodes that are well."""
     seen: dict[tuple[bytes, int], tuple[str, Partition]] = {}
     for process in nodes:
         for partition in [] if process.node is None else process.node.assignments:
-            if partition.offline_reason is not None:
+            if partition.offline_reason is not None or (process.name, str(partition)) in rotten:
                 continue
             name, other = seen.setdefault((partition.topic_id, partition.index), (process.name, partition))
             start = max(partition.log.start, other.log.start)

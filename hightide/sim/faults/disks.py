@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+import re
 from random import Random
 
 from hightide.sim.faults.site import Site
 from hightide.sim.wellness import unwell
 
 SLOW_SYNC_SECONDS = (0.05, 2.0)
+COPIES_MIN = 3
+_LOG = re.compile(r"data/(?!__)[^/]+-\d+/\d+\.log$")  # of a topic's partition, not of the metadata
 
 
 async def fill_disk(site: Site, random: Random, seconds: float) -> bool:
@@ -52,9 +55,30 @@ async def replace_disk(site: Site, random: Random, seconds: float) -> bool:
     memory needs a change of voters.
     """
     brokers = [node for node in site.nodes if "controller" not in node.settings.process_roles]
-    if not brokers or any(unwell(site.nodes)):
+    if not brokers or any(unwell(site.nodes, site.rotten)):
         return False
     node = random.choice(brokers)
     node.replace_disk()
+    await site.keep_down([node], seconds)
+    return True
+
+
+async def flip_bit(site: Site, random: Random, seconds: float) -> bool:
+    """R17: a stored batch turns bad while the machine is off. Nobody ever gets it; the others serve what it was.
+
+    Once in a run, while everything is in sync on three at least: two rotten copies are more than is promised. Not in
+    the newest quarter, since rot within the last 10 ms before a power loss looks like a torn write.
+    """
+    if len(site.nodes) < COPIES_MIN or site.rotten or any(unwell(site.nodes, site.rotten)):
+        return False
+    node = site.pick(random)
+    stored = {path: len(data) for path, data in node.disk.image().items() if _LOG.match(path) and data}
+    if not stored:
+        return False
+    path = random.choice(sorted(stored))
+    node.kill()
+    node.disk.flip(path, int(random.random() * stored[path] * 0.75), 1 << random.randrange(8))
+    site.rotten.add((node.name, path.split("/")[1]))
+    site.world.trace.say(node.name, f"a bit of {path} turns")
     await site.keep_down([node], seconds)
     return True

@@ -35,6 +35,7 @@ INJECTIONS: dict[str, Injection] = {
     "failed sync": disks.fail_sync,
     "failed write": disks.fail_write,
     "empty disk": disks.replace_disk,
+    "bit flip": disks.flip_bit,
 }
 
 

@@ -19,6 +19,8 @@ class Site:
         self.world = world
         self.nodes = nodes
         self.kept_down: Counter[str] = Counter()
+        self.rotten: set[tuple[str, str]] = set()
+        """Hosts and partitions in which a bit turned."""
         self._down_since: dict[str, float] = {}
 
     def pick(self, random: Random) -> SimulatedProcess:
