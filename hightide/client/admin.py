@@ -124,7 +124,8 @@ class Admin:
 
         async def attempt() -> list[DescribeLogDirsResult]:
             connection = await self._cluster.broker(broker_id)
-            response = await connection.call(DescribeLogDirsRequest(topics=None, include_ends=True), DescribeLogDirsResponse)
+            request = DescribeLogDirsRequest(topics=None, include_ends=True)
+            response = await connection.call(request, DescribeLogDirsResponse)
             if response.error_code:
                 raise ApiError(code_of(response.error_code), f"log directories of broker {broker_id}")
             return response.results
