@@ -19,7 +19,7 @@ def kept(run: RaftRun) -> RaftRun:
 
 def campaign(first: int, seeds: int) -> None:
     runs = [kept(run_raft(seed)) for seed in range(first, first + seeds)]
-    assert sum(run.counts for run in runs) >= 0.9 * len(runs), "too many runs in which too little happens"
+    assert sum(run.counts for run in runs) >= 0.8 * len(runs), "too many runs in which too little happens"
 
 
 @pytest.mark.covers("T8", "N8", "C22", "C23", "C41")
