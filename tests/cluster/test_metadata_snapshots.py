@@ -55,6 +55,10 @@ def grow_past(cluster: Cluster, offset: int, *node_ids: int) -> None:
     raise AssertionError(f"the logs still begin at {[starts_at(cluster, node_id) for node_id in node_ids]}")
 
 
+# The tests are one story on one cluster, in order.
+pytestmark = pytest.mark.xdist_group("metadata_snapshots")
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The three controllers run; node 4 has never been started."""
