@@ -55,8 +55,10 @@ def recover_snapshots(directory: LogDirectory, opened: Log, rules: Rules) -> Fou
         image = load_image(store, newest)
         log.warning("the metadata log begins anew at %d, on a snapshot that was loaded before the stop", newest.end)
         begin_anew(directory, opened, newest.end)
-    if opened.start > 0 and all(snapshot.end != opened.start for snapshot in store.snapshots):
-        opened.advance_start(image.offset + 1)
+    if opened.start > 0:
+        if all(snapshot.end != opened.start for snapshot in store.snapshots):
+            opened.advance_start(image.offset + 1)
+        _remember_start(directory, opened)
     store.remove_below(opened.start)
     used = store.newest
     return Foundation(store, image, None if used is None else SnapshotId(used.end, used.epoch))
@@ -79,12 +81,17 @@ def stand_on(
 def begin_anew(directory: LogDirectory, opened: Log, end: int) -> None:
     """Empty the log and let it begin at `end`, where a snapshot ends that is on disk for good.
 
-    R17: every promise is lowered first. The new start is remembered before anything else is, or a log that begins
-    behind it would look like one that lost its first segment.
+    R17: every promise is lowered first.
     """
     directory.lower(KEY, METADATA_TOPIC_ID, opened.truncation_generation + 1, 0)
     opened.truncate_fully(end)
-    directory.remember(log_starts={KEY: end})
+    _remember_start(directory, opened)
+
+
+def _remember_start(directory: LogDirectory, opened: Log) -> None:
+    """Durably, before a synced end is: a log that begins behind its remembered start and was synced further looks like
+    one that lost its first segment. Nothing is written when it is remembered already."""
+    directory.remember(log_starts={KEY: opened.start})
     directory.write_checkpoints()
 
 
