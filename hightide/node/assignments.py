@@ -151,6 +151,8 @@ class Assignments:
                     rules=self._world.rules, facts=facts, now_ms=node.clock.wall_ms(),
                 )
             )  # fmt: skip
+            if opened.start > facts.log_start:  # a crash came right after it had begun anew
+                node.directory.remember_start(key, opened.start)
         except (CorruptionError, OSError) as error:
             log.error("%s is offline, nothing of it is deleted: %s", key, error)
             node.offline[topic.topic_id, index] = str(error)

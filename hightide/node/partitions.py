@@ -369,6 +369,7 @@ class Partition:
         log.info("%s: cut from %d to %d, as its leader's epochs say", self, opened.end, offset)
         if restart:
             opened.truncate_fully(offset)
+            world.directory.remember_start(key, offset)
         else:
             opened.truncate(offset, world.clock.wall_ms())
         self._handle(LogTruncated(opened.end, opened.synced_end))

@@ -58,7 +58,7 @@ def recover_snapshots(directory: LogDirectory, opened: Log, rules: Rules) -> Fou
     if opened.start > 0:
         if all(snapshot.end != opened.start for snapshot in store.snapshots):
             opened.advance_start(image.offset + 1)
-        _remember_start(directory, opened)
+        directory.remember_start(KEY, opened.start)
     store.remove_below(opened.start)
     used = store.newest
     return Foundation(store, image, None if used is None else SnapshotId(used.end, used.epoch))
@@ -85,14 +85,7 @@ def begin_anew(directory: LogDirectory, opened: Log, end: int) -> None:
     """
     directory.lower(KEY, METADATA_TOPIC_ID, opened.truncation_generation + 1, 0)
     opened.truncate_fully(end)
-    _remember_start(directory, opened)
-
-
-def _remember_start(directory: LogDirectory, opened: Log) -> None:
-    """Durably, before a synced end is: a log that begins behind its remembered start and was synced further looks like
-    one that lost its first segment. Nothing is written when it is remembered already."""
-    directory.remember(log_starts={KEY: opened.start})
-    directory.write_checkpoints()
+    directory.remember_start(KEY, end)
 
 
 def load_image(store: SnapshotStore, snapshot: StoredSnapshot) -> Image:

@@ -237,6 +237,16 @@ class LogDirectory:
         if lowered:
             self.write_checkpoints()
 
+    def remember_start(self, partition: TopicPartition, start: int) -> None:
+        """A log began anew at `start`: durable when this returns, and nothing is written when it is so already.
+
+        Before a synced end of it is recorded: a log that begins behind its remembered start and was synced further
+        looks like one that lost its first segment.
+        """
+        self._log_starts.offsets[partition] = start
+        with self._mutex:
+            self.guarded(self._log_starts.write)
+
     def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
         """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake.
 
