@@ -84,9 +84,9 @@ class _Run:
             for node_id in range(1, plan.brokers + 1)
         ]
         self.site = Site(world, self.nodes)
-        self.watcher = Watcher(world.trace, self.nodes)
         self.history = History(lambda: world.now)
         self.workload = Workload(self.history, bootstrap(plan.brokers), plan.partitions, min(3, plan.brokers))
+        self.watcher = Watcher(world.trace, self.nodes, self.workload.acknowledged_ends)
         self.effects: Counter[str] = Counter()
 
     # ------------------------------------------------------------------ the story

@@ -50,6 +50,7 @@ class Workload:
         self.partitions = [TopicPartition(TOPIC, index) for index in range(partitions)]
         self.is_stopping = False
         self.acknowledged = 0
+        self.acknowledged_ends: dict[TopicPartition, int] = {}
         self.waiting = 0
         self._bootstrap = list(bootstrap)
         self._replicas = replicas
@@ -113,7 +114,9 @@ class Workload:
             self.history.unknown(send, str(error))
         else:
             self.acknowledged += 1
-            self.history.acknowledged(send, future.result().offset)
+            offset = future.result().offset
+            self.acknowledged_ends[send.partition] = max(offset + 1, self.acknowledged_ends.get(send.partition, 0))
+            self.history.acknowledged(send, offset)
 
     # ------------------------------------------------------------------ readers
 
