@@ -55,10 +55,6 @@ def grow_past(cluster: Cluster, offset: int, *node_ids: int) -> None:
     raise AssertionError(f"the logs still begin at {[starts_at(cluster, node_id) for node_id in node_ids]}")
 
 
-# The tests are one story on one cluster, in order.
-pytestmark = pytest.mark.xdist_group("metadata_snapshots")
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The three controllers run; node 4 has never been started."""
@@ -71,8 +67,7 @@ def cluster() -> Iterator[Cluster]:
         with_observer.close()
 
 
-@pytest.mark.covers("T19")
-def test_controllers_take_snapshots_and_let_their_logs_go(cluster: Cluster) -> None:
+def controllers_take_snapshots_and_let_their_logs_go(cluster: Cluster) -> None:
     grow_past(cluster, 0, 1, 2, 3)
     for node_id in (1, 2, 3):
         assert snapshots_of(cluster, node_id), f"node {node_id} took no snapshot"
@@ -80,7 +75,7 @@ def test_controllers_take_snapshots_and_let_their_logs_go(cluster: Cluster) -> N
         assert ANEW not in cluster.logs(node_id)
 
 
-def test_a_new_broker_loads_the_snapshot(cluster: Cluster) -> None:
+def a_new_broker_loads_the_snapshot(cluster: Cluster) -> None:
     """An observer with an empty disk: the records it would need are gone everywhere."""
     assert min(starts_at(cluster, node_id) for node_id in (1, 2, 3)) > 0
     cluster.start(4)
@@ -91,9 +86,7 @@ def test_a_new_broker_loads_the_snapshot(cluster: Cluster) -> None:
     assert cluster.leader_of("after") == 4
 
 
-@pytest.mark.parametrize("way", ["stop", "kill"])
-@pytest.mark.parametrize("node_id", [3, 4], ids=["controller", "broker"])
-def test_a_node_that_was_down_comes_back(cluster: Cluster, node_id: int, way: str) -> None:
+def a_node_that_was_down_comes_back(cluster: Cluster, node_id: int, way: str) -> None:
     """It missed topics that were created, and one that was deleted: what it has is what the others have."""
     others = [other for other in (1, 2, 3) if other != node_id]
     known = f"known-{node_id}-{way}"
@@ -107,7 +100,7 @@ def test_a_node_that_was_down_comes_back(cluster: Cluster, node_id: int, way: st
     assert cluster.in_sync(known) == {node_id, *others[:2]}
 
 
-def test_the_whole_cluster_starts_from_its_snapshots(cluster: Cluster) -> None:
+def the_whole_cluster_starts_from_its_snapshots(cluster: Cluster) -> None:
     cluster.stop()
     cluster.start()
     cluster.wait_healthy()
@@ -116,3 +109,14 @@ def test_the_whole_cluster_starts_from_its_snapshots(cluster: Cluster) -> None:
     cluster.start()
     cluster.wait_healthy()
     assert cluster.leader_of("orders") is not None
+
+
+@pytest.mark.covers("T19")
+def test_the_life_of_snapshots_on_a_real_cluster(cluster: Cluster) -> None:
+    """One story on one cluster, in order: each part begins where the last one ended."""
+    controllers_take_snapshots_and_let_their_logs_go(cluster)
+    a_new_broker_loads_the_snapshot(cluster)
+    for node_id in (3, 4):
+        for way in ("stop", "kill"):
+            a_node_that_was_down_comes_back(cluster, node_id, way)
+    the_whole_cluster_starts_from_its_snapshots(cluster)
