@@ -132,15 +132,27 @@ class _Alteration:
             known = view.image.brokers[replica].directories if replica in view.image.brokers else ()
             if directory == LOST_DIRECTORY or (known and directory not in known):
                 after = after.with_directory(replica, view.image.brokers[replica].directory())
-        # R23: the report is about this very set, and whoever is eligible besides has reported nothing.
-        if whole_logs_synced and members == partition.in_sync_replicas and not after.eligible_leader_replicas:
-            after = after._replace(whole_logs_synced=True)
+        if whole_logs_synced and members == partition.in_sync_replicas:
+            after = _all_synced(after)
         return after
 
     def _change(self, key: PartitionKey, partition: Partition, record: PartitionChangeRecord) -> Partition:
         self.records.append(record)
         after = self._changed[key] = partition.merged(record)
         return after
+
+
+def _all_synced(partition: Partition) -> Partition:
+    """R23: the switch to fsync counts from now on. Whoever is eligible besides has reported nothing: it is in doubt.
+
+    The report must end in a newer partition epoch, or the leader could never propose anything else (R6).
+    """
+    doubted = {*partition.eligible_leader_replicas, *partition.last_known_eligible}
+    return partition._replace(
+        whole_logs_synced=True,
+        eligible_leader_replicas=(),
+        last_known_eligible=tuple(replica for replica in partition.replicas if replica in doubted),
+    )
 
 
 def _members(wish: AlterPartitionRequestPartitionData) -> Members:

@@ -60,8 +60,8 @@ async def _delete_topics(node: "Node", message: Any, version: int) -> ApiMessage
 
 
 async def _register(node: "Node", message: Any, _version: int) -> ApiMessage:
-    metadata = node.metadata
-    return await metadata.propose(lambda controller: controller.register_broker(message, metadata.log.end))
+    metadata, now = node.metadata, node.clock.now()
+    return await metadata.propose(lambda controller: controller.register_broker(message, metadata.log.end, now=now))
 
 
 async def _heartbeat(node: "Node", message: Any, _version: int) -> ApiMessage:

@@ -61,6 +61,7 @@ class InSyncChanges:
                     new_isr_with_epochs=[
                         BrokerState(broker_id=member, broker_epoch=epoch) for member, epoch in proposal.in_sync
                     ],
+                    whole_logs_synced=proposal.whole_logs_synced,
                 )
             )
         request = AlterPartitionRequest(

@@ -161,7 +161,8 @@ class Partition:
         sets = agreed.replicas, agreed.in_sync_replicas
         epochs = agreed.leader_epoch, agreed.partition_epoch
         if agreed.leader == self._world.node_id:
-            self._handle(LeadershipGranted(*epochs, *sets, brokers, self._world.clock.now()))
+            now = self._world.clock.now()
+            self._handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced))
         else:
             self._handle(FollowershipGranted(agreed.leader, *epochs, *sets))
 

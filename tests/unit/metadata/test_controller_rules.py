@@ -333,14 +333,16 @@ def test_a_switch_counts_when_every_member_has_reported() -> None:
 
 
 def test_a_report_does_not_speak_for_the_eligible() -> None:
-    """R23: whoever left the in-sync set has not reported; the switch waits until nobody depends on it."""
+    """R23: whoever left the in-sync set has not reported; from then on it is one of the last known."""
     world = World()
     key = replicated(world, [1, 2])
     world.leave(key, 2)
     assert world.partition(key).eligible_leader_replicas == (2,)
     world.configure(ResourceType.TOPIC, "t", hightide_durability="fsync")
+    before = world.partition(key).partition_epoch
     assert world.report_synced(key)
-    assert not world.partition(key).whole_logs_synced
+    after = world.partition(key)
+    assert (after.whole_logs_synced, after.partition_epoch) == (True, before + 1)
+    assert (after.eligible_leader_replicas, after.last_known_eligible) == ((), (2,))
     world.join(key, 2)
-    assert world.report_synced(key)
-    assert world.partition(key).whole_logs_synced
+    assert world.partition(key).last_known_eligible == ()
