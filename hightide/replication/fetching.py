@@ -56,7 +56,7 @@ def judge_offsets(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> F
     if last_fetched_epoch >= 0:
         epoch, end = log.end_of_epoch(last_fetched_epoch)
         if epoch < 0:
-            epoch, end = log.last_epoch, log.end
+            return FetchVerdict(ErrorCode.UNKNOWN_LEADER_EPOCH)  # not with R3: the leader's own epoch is the newest
         if epoch < last_fetched_epoch or end < fetch_offset:
             return FetchVerdict(diverging=(epoch, end))
     return FetchVerdict(ErrorCode.OFFSET_OUT_OF_RANGE) if fetch_offset > log.end else SERVED

@@ -443,9 +443,11 @@ class Replica:
             return following.refused(event)
         following.answered()
         if event.diverging is not None:
+            used: list[Effect] = []
             if not self._rules.r1_discard_diverging_answer:
-                self.high_watermark = max(self.high_watermark, min(event.high_watermark, self.end))
-            return cut(log, event, self._rules)
+                self._bound = event.high_watermark
+                used = self._moved(self.log_advanced(self.end, self.synced_end))
+            return used + cut(log, event, self._rules)
         return self._served(event, log)
 
     def _served(self, event: FetchAnswered, log: LogView) -> list[Effect]:
@@ -453,9 +455,10 @@ class Replica:
         self._bound = event.high_watermark
         effects: list[Effect] = []
         if event.has_records:
-            effects.append(AppendFetched(event.leader_epoch))
             if not self._rules.r13_high_watermark_after_append and self._bound > self.high_watermark:
                 self.high_watermark = self._bound
+                effects += self._moved(True)
+            effects.append(AppendFetched(event.leader_epoch))
         effects += self._moved(self.log_advanced(self.end, self.synced_end))
         start = min(event.log_start, self.high_watermark)
         if start > log.start:

@@ -6,7 +6,7 @@ in its head says that without that rule the same script ends with that finding.
 
 | command                                   | meaning                                                          |
 |-------------------------------------------|------------------------------------------------------------------|
-| brokers 3 [lease=loose]                   | the cluster; comes first                                         |
+| brokers 3 [lease=loose] [loss=allowed]    | the cluster; comes first                                         |
 | topic t 1,2,3 [min=2] [durability=fsync]  | one partition with this assignment                               |
 | delete t, set t key=value, lead t 2       | an administrator's commands                                      |
 | run 1.5                                   | let seconds pass                                                 |
@@ -16,8 +16,9 @@ in its head says that without that rule the same script ends with that finding.
 | power 1 [keep=2]                          | power loss; keep: how many records survive that were not synced  |
 | pause 1 2.5                               | SIGSTOP for a while                                              |
 | cut 1 2,3,c; cut 1>2; heal                | partitions; c stands for the controllers                         |
-| hold KIND 2>1, pass, release, drop        | messages of one kind: fetch, answer, alter, altered, beat,       |
+| hold KIND 2>1, release, drop              | messages of one kind: fetch, answer, alter, altered, beat,       |
 |                                           | beaten, register, registered, metadata                           |
+| pass KIND 2>1 [3]                         | the first (the third) one that is held goes on                   |
 | slow 1 2.0, fast 1, sync 1                | how long an fsync of a broker takes; begin one                   |
 | controller crash, controller cut          | the active controller dies, or loses its quorum                  |
 | disk 1 t e0:10 e2:15                      | what the disk of a dead broker holds                             |
@@ -97,8 +98,10 @@ class Script:
 
     # ------------------------------------------------------------------ the cluster
 
-    def do_brokers(self, count: str, lease: str = "strict") -> None:
-        options = Options(brokers=int(count), lease_strict=lease == "strict", steady=True, session_seconds=3.0)
+    def do_brokers(self, count: str, lease: str = "strict", loss: str = "never") -> None:
+        options = Options(
+            brokers=int(count), lease_strict=lease == "strict", loses_at_will=loss == "allowed", steady=True
+        )
         self._cluster = PartitionWorld(0, options, self._rules, keeps_timeline=True)
         self._cluster.kernel.run(2.0)
 
@@ -209,9 +212,9 @@ class Script:
     def do_drop(self, kind: str, way: str) -> None:
         self.world.network.release(self._holds.pop((kind, way)), deliver=False)
 
-    def do_pass(self, kind: str, way: str) -> None:
-        """The oldest message that is held goes on, the hold stays."""
-        stream, action, arguments = self._holds[kind, way].messages.pop(0)
+    def do_pass(self, kind: str, way: str, number: str = "1") -> None:
+        """One message that is held goes on, the hold stays."""
+        stream, action, arguments = self._holds[kind, way].messages.pop(int(number) - 1)
         self.world.network.deliver(stream, action, arguments)
 
     def do_slow(self, broker: str, seconds: str) -> None:

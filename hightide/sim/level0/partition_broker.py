@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hightide.errors import ErrorCode
 from hightide.metadata.entities import Partition, ResourceType, Topic
-from hightide.metadata.image import Delta, Image
+from hightide.metadata.image import Image
 from hightide.metadata.replica_states import ReplicaState
 from hightide.replication.effects import ProposeInSync
 from hightide.replication.events import BrokersChanged, DurabilityChanged, InSyncAnswered, MinimumChanged, TimePassed
@@ -331,25 +331,27 @@ class BrokerProcess:
         self._ask(self.applied, self._metadata_came, self._replay_metadata)
 
     def _metadata_came(self, batches: "list[MetadataBatch]") -> None:
-        for batch in batches:
-            self._apply(batch.image, batch.delta)
+        """Replay everything, then act on the newest image, as the node does: what was in between was never so here."""
+        if batches:
+            self.applied += len(batches)
+            self.image = batches[-1].image
+            if self.has_roles:
+                self._act(batches)
+            else:
+                self._take_all_roles()
         self._replay_metadata()
 
-    def _apply(self, image: Image, delta: Delta) -> None:
-        self.applied += 1
-        self.image = image
-        if not self.has_roles:
-            self._take_all_roles()
-            return
-        for topic in delta.topics_deleted:
-            self._delete(topic)
-        if delta.brokers:
+    def _act(self, batches: "list[MetadataBatch]") -> None:
+        for batch in batches:
+            for topic in batch.delta.topics_deleted:
+                self._delete(topic)
+        if any(batch.delta.brokers for batch in batches):
             for replica in self.replicas.values():
                 if replica.machine.is_leader:
-                    replica.handle(BrokersChanged(image.brokers))
-        for key in delta.partitions:
+                    replica.handle(BrokersChanged(self.image.brokers))
+        for key in dict.fromkeys(key for batch in batches for key in batch.delta.partitions):
             self._take_role(*key)
-        for resource in delta.resources:
+        for resource in dict.fromkeys(resource for batch in batches for resource in batch.delta.resources):
             if resource.type is ResourceType.TOPIC:
                 self._configure(resource.name)
 

@@ -42,7 +42,7 @@ class MetadataBatch(NamedTuple):
 class ActiveController:
     """A controller that leads the quorum, or still believes so."""
 
-    __slots__ = ("branch", "controller", "cut_at", "epoch", "node", "waiting")
+    __slots__ = ("branch", "controller", "cut_at", "epoch", "known", "node", "waiting")
 
     def __init__(self, node: int, epoch: int, controller: Controller, branch: list[MetadataBatch]) -> None:
         self.node = node
@@ -52,6 +52,8 @@ class ActiveController:
         """Its log, the uncommitted tail included."""
         self.cut_at: float | None = None
         """Since when nobody of its quorum hears it."""
+        self.known: int | None = None
+        """How much of the log it knew to be committed then."""
         self.waiting: list[tuple[int, Answer, Any]] = []
 
 
@@ -96,7 +98,7 @@ class Controllers:
         if leader is None:
             answer(None)
         elif isinstance(request, int):
-            self._metadata_asked(request, answer)
+            self._metadata_asked(leader, request, answer)
         elif isinstance(request, BrokerHeartbeatRequest):
             age = 0.0 if leader.cut_at is None else self._kernel.now - leader.cut_at
             decision = leader.controller.heartbeat(request, self._kernel.now, age)
@@ -123,17 +125,20 @@ class Controllers:
                 return leader
         return None
 
-    def _metadata_asked(self, applied: int, answer: Answer) -> None:
-        if len(self.log) > applied:
-            answer(self.log[applied:])
+    def _metadata_asked(self, leader: ActiveController, applied: int, answer: Answer) -> None:
+        """Committed batches, at once or when there are some; one that was cut off knows of no new ones."""
+        known = len(self.log) if leader.known is None else leader.known
+        if known > applied:
+            answer(self.log[applied:known])
             return
-        self._metadata_waiters.append((applied, answer))
+        if leader.known is None:
+            self._metadata_waiters.append((applied, answer))
         self._kernel.after(METADATA_WAIT_SECONDS, self._metadata_waited, applied, answer)
 
     def _metadata_waited(self, applied: int, answer: Answer) -> None:
         if (applied, answer) in self._metadata_waiters:
             self._metadata_waiters.remove((applied, answer))
-            answer(self.log[applied:])
+        answer([])
 
     # ------------------------------------------------------------------ the log
 
@@ -184,7 +189,7 @@ class Controllers:
         """The active controller loses its quorum and does not know it yet."""
         leader = self.active
         if leader is not None and leader.cut_at is None and self._zombie is None:
-            leader.cut_at = self._kernel.now
+            leader.cut_at, leader.known = self._kernel.now, len(self.log)
             self._zombie, self.active = leader, None
             self._elect_later(leader)
             self._kernel.after(RESIGNS_AFTER_SECONDS, self._resign, leader)
@@ -199,10 +204,11 @@ class Controllers:
         self.failovers += 1
         tail = former.branch[len(self.log) :]
         kept = self._random.randint(0, len(tail))
+        delay = ELECTED_AFTER_SECONDS
+        if not self._world.options.steady:
+            # A voter that lost its connection stands at once; one that hears nothing waits for its time-out.
+            delay += self._random.random() if former.cut_at is not None else -self._random.random()
         branch = [*self.log, *tail[:kept]]
-        delay = ELECTED_AFTER_SECONDS * (0.5 + self._random.random())
-        if former.cut_at is not None:
-            delay = ELECTED_AFTER_SECONDS + self._random.random()
         self._kernel.after(delay, self._activate, self.after(former.node), branch)
 
     def _activate(self, node: int, branch: list[MetadataBatch]) -> None:

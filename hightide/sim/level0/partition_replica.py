@@ -178,6 +178,8 @@ class HostedReplica:
         if leader is None or offset > leader.log.end:
             return  # whoever said so is gone; the next leader will say it again
         self._say(f"drops its log and begins at {offset}")
+        if offset < self.log.end:
+            self.truth.truncating(self, max(offset, self.log.start))
         self.log.restart(leader.log, offset)
         self._process.note_truncated(self)
         self.handle(LogTruncated(self.log.end, self.log.synced_end))
