@@ -1,17 +1,19 @@
 """Any sequence of commands: indexes equal a rebuild, a snapshot equals the log, and the laws of partitions hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hightide.metadata.difference import difference
 from hightide.metadata.entities import CLUSTER_DEFAULT, ReplicaKey, ResourceType
 from hightide.metadata.frozen_map import FrozenMap
-from hightide.metadata.image import Image
+from hightide.metadata.image import Delta, Image
 from hightide.metadata.index import Index
 from hightide.metadata.records import decode_record, encode_record
+from hightide.metadata.snapshot import SnapshotImage, snapshot_batches
 from hightide.types import NO_BROKER, PartitionKey
 from hightide.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from hightide.wire.messages.delete_topics import DeleteTopicsRequest
@@ -27,12 +29,22 @@ NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
 TOPIC_SETTINGS = st.sampled_from([("min.insync.replicas", "1"), ("min.insync.replicas", "2"), ("retention.ms", "9")])
 
 
+def _result(work: Generator[None, None, Delta]) -> Delta:
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            delta: Delta = done.value
+            return delta
+
+
 class Cluster(RuleBasedStateMachine):
     """Commands on a controller; the log is kept as bytes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.quorum = Quorum({"min.insync.replicas": "2"})
+        self.images: list[Image] = []
         self.leader_epochs: dict[PartitionKey, int] = {}
         self.replicas: dict[PartitionKey, tuple[int, ...]] = {}
 
@@ -100,6 +112,11 @@ class Cluster(RuleBasedStateMachine):
         records = [decode_record(encode_record(record)) for record in image.to_records()]
         again, _ = Image().apply(records, image.offset, image.epoch)
         assert again == image
+        building = SnapshotImage()
+        for record in records:
+            building.add([encode_record(record)])
+        assert building.finish(image.offset + 1, image.epoch) == image
+        assert list(snapshot_batches(again)) == list(snapshot_batches(image)), "equal images are equal bytes"
 
     @invariant()
     def in_sync_members_live_and_the_sets_keep_apart(self) -> None:
@@ -136,6 +153,22 @@ class Cluster(RuleBasedStateMachine):
                 assert len(set(partition.replicas)) == len(partition.replicas) == len(partition.directories)
                 key = PartitionKey(topic.topic_id, number)
                 assert self.replicas.setdefault(key, partition.replicas) == partition.replicas
+
+    @invariant()
+    def the_difference_to_an_earlier_image_names_what_changed_and_nothing_else(self) -> None:
+        """What a node is told that loads a snapshot instead of the batches in between."""
+        image = self.quorum.image
+        self.images = [*self.images[-8:], image]
+        for before in (Image(), self.images[0], self.images[-2] if len(self.images) > 1 else image):
+            delta = _result(difference(before, image))
+            assert {t.topic_id for t in delta.topics_created} == set(image.topics) - set(before.topics)
+            assert {t.topic_id for t in delta.topics_deleted} == set(before.topics) - set(image.topics)
+            keys = {PartitionKey(t.topic_id, n) for t in image.topics.values() for n in range(len(t.partitions))}
+            assert set(delta.partitions) == {key for key in keys if before.partition(*key) != image.partition(*key)}
+            names = {*before.configs, *image.configs}
+            assert set(delta.resources) == {n for n in names if before.configs.get(n) != image.configs.get(n)}
+            brokers = {*before.brokers, *image.brokers}
+            assert set(delta.brokers) == {b for b in brokers if before.brokers.get(b) != image.brokers.get(b)}
 
     def teardown(self) -> None:
         """The log, replayed record by record, gives the same cluster."""
