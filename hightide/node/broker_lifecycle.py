@@ -173,6 +173,9 @@ class BrokerLifecycle:
 
     def _lease_ended(self) -> None:
         self._lease_end = None
+        if self._node.clock.now() < self._node.lease.until:  # a timer may be early by its resolution
+            self._await_lease_end()
+            return
         for partition in self._node.assignments:
             partition.lease_ended()
 

@@ -129,7 +129,7 @@ class Cluster:
             if node.is_running:
                 node.machine.kill()
         self._on_loop(self._observation.close)
-        self._on_loop(self._proxy.close_all)
+        self._run(self._proxy.close_all())
         self._run(_end_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -180,7 +180,7 @@ class Cluster:
             self._must(not node.is_running, f"node {node.id} runs already")
         for node in nodes:
             if len(self.nodes) > 1:
-                self._run(self._proxy.open(node.id))
+                self._on_loop(self._proxy.open, node.id)
             node.machine.launch()
         deadline = time.monotonic() + timeout
         for node in nodes:

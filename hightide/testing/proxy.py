@@ -15,6 +15,7 @@ from hightide.testing.places import BROKERS, BROKERS_PROXY, CONTROLLERS, CONTROL
 
 Direction = tuple[int, int]  # from one node to another
 
+BACKLOG = 128
 HELD_BYTES_MAX = 1 << 20  # more than this waits in the sender's kernel
 NOBODY = 0  # somebody who is no node of the cluster
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -26,38 +27,32 @@ class Proxy:
     def __init__(self, loop: asyncio.AbstractEventLoop, places: Sequence[Place]) -> None:
         self.loop = loop
         self.pipes: set[Pipe] = set()
+        self.accepting: set[asyncio.Task[object]] = set()
         self._node_of = {place.host: place.node_id for place in places}
         self._places = {place.node_id: place for place in places}
         self._cut: set[Direction] = set()
         self._refused: set[Direction] = set()
-        self._servers: dict[int, list[asyncio.Server]] = {}
+        self._doors: dict[int, list[Door]] = {}
 
-    async def open(self, node_id: int) -> None:
+    def open(self, node_id: int) -> None:
         """Let connections to a node in, because it starts."""
         place = self._places[node_id]
-        if node_id not in self._servers:
-            self._servers[node_id] = [
-                await self._listen(place, CONTROLLERS_PROXY, CONTROLLERS),
-                await self._listen(place, BROKERS_PROXY, BROKERS),
-            ]
+        if node_id not in self._doors:
+            ways = ((CONTROLLERS_PROXY, CONTROLLERS), (BROKERS_PROXY, BROKERS))
+            self._doors[node_id] = [Door(self, place, outside, inside) for outside, inside in ways]
 
     def close(self, node_id: int) -> None:
         """Refuse connections to a node that is down, as the kernel does where nobody listens."""
-        for server in self._servers.pop(node_id, ()):
-            server.close()
+        for door in self._doors.pop(node_id, ()):
+            door.close()
 
-    def close_all(self) -> None:
+    async def close_all(self) -> None:
         """The end of the cluster."""
-        for node_id in list(self._servers):
+        for node_id in list(self._doors):
             self.close(node_id)
         for pipe in list(self.pipes):
             pipe.reset()
-
-    async def _listen(self, place: Place, outside: int, inside: int) -> asyncio.Server:
-        def accept() -> End:
-            return Pipe(self, place.node_id, place.host, place.port + inside).near
-
-        return await self.loop.create_server(accept, place.host, place.port + outside)
+        await asyncio.gather(*self.accepting, return_exceptions=True)
 
     def node_at(self, host: str) -> int:
         """Whose address this is."""
@@ -87,33 +82,54 @@ class Proxy:
         return (one, other) in self._refused or (other, one) in self._refused
 
 
+class Door:
+    """A port of the proxy, and the port of the node behind it."""
+
+    def __init__(self, proxy: Proxy, place: Place, outside: int, inside: int) -> None:
+        self._proxy = proxy
+        self._place = place
+        self._inside = place.port + inside
+        self._socket = socket.create_server((place.host, place.port + outside), backlog=BACKLOG)
+        self._socket.setblocking(False)
+        proxy.loop.add_reader(self._socket, self._acceptable)
+
+    def _acceptable(self) -> None:
+        try:
+            sock, (host, _) = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        pipe = Pipe(self._proxy, self._proxy.node_at(host), self._place.node_id, (self._place.host, self._inside))
+        pipe.accept(sock)
+
+    def close(self) -> None:
+        self._proxy.loop.remove_reader(self._socket)
+        self._socket.close()
+
+
 class Pipe:
     """One connection between two nodes: the near end is whoever connected, the far end the node that it wanted."""
 
-    def __init__(self, proxy: Proxy, target: int, host: str, port: int) -> None:
+    def __init__(self, proxy: Proxy, source: int, target: int, address: tuple[str, int]) -> None:
         self.proxy = proxy
-        self.source = NOBODY
-        self.target = target
-        self.near = End(self)
-        self.far = End(self)
-        self._address = (host, port)
+        self.near = End(self, (source, target))
+        self.far = End(self, (target, source))
+        self._address = address
         self._connecting: asyncio.Task[object] | None = None
+        proxy.pipes.add(self)
 
-    def accepted(self, source: int) -> None:
+    def accept(self, sock: socket.socket) -> None:
         """Somebody connected."""
-        self.source = source
-        self.proxy.pipes.add(self)
-        self.near.direction = (source, self.target)
-        self.far.direction = (self.target, source)
-        self.look()
+        accepting = self.proxy.loop.create_task(self.proxy.loop.connect_accepted_socket(lambda: self.near, sock))
+        self.proxy.accepting.add(accepting)
+        accepting.add_done_callback(self.proxy.accepting.discard)
 
     def look(self) -> None:
         """Do what can be done now: something was cut, healed, received or lost."""
-        if self.proxy.is_refused(self.source, self.target):
+        if self.proxy.is_refused(*self.near.direction):
             self.reset()
             return
         is_open = not any(self.proxy.is_cut(end.direction) for end in (self.near, self.far))
-        if is_open and self._connecting is None and not self.near.is_over:
+        if is_open and self._connecting is None and self.near.is_made and not self.near.is_over:
             self._connecting = self.proxy.loop.create_task(self._connect())
         self.near.flow(self.far)
         self.far.flow(self.near)
@@ -125,8 +141,6 @@ class Pipe:
             await self.proxy.loop.create_connection(lambda: self.far, *self._address)
         except OSError:
             self.reset()
-        else:
-            self.look()
 
     def other(self, end: "End") -> "End":
         """The opposite end."""
@@ -144,8 +158,8 @@ class Pipe:
 class End(asyncio.Protocol):
     """One end of a pipe: what is received here travels in `direction`, to the other end."""
 
-    def __init__(self, pipe: Pipe) -> None:
-        self.direction: Direction = (NOBODY, NOBODY)
+    def __init__(self, pipe: Pipe, direction: Direction) -> None:
+        self.direction = direction
         self.is_over = False
         self._pipe = pipe
         self._transport: asyncio.Transport | None = None
@@ -155,8 +169,15 @@ class End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self is self._pipe.near:
-            self._pipe.accepted(self._pipe.proxy.node_at(transport.get_extra_info("peername")[0]))
+        if self.is_over:  # it was broken meanwhile
+            transport.abort()
+        else:
+            self._pipe.look()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a connection, or was."""
+        return self._transport is not None
 
     def data_received(self, data: bytes) -> None:
         self._held += data

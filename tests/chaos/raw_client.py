@@ -19,8 +19,8 @@ EARLIEST, LATEST = -2, -1
 class RawClient:
     """One connection. OSError when it breaks, ConnectionError when the broker closes it."""
 
-    def __init__(self, port: int, timeout: float = TIMEOUT_SECONDS) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, port: int, timeout: float = TIMEOUT_SECONDS, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((host, port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 
