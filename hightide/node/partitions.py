@@ -339,11 +339,17 @@ class Partition:
 
     def fetch_answered(self, answer: FetchAnswered, records: memoryview | None) -> None:
         """The leader answered this follower; `records` dies when this returns."""
-        if self.offline_reason is None:
-            try:
-                self._carry_out(self.replica.handle(answer), records)
-            except StorageError as error:
-                self._follower_failed(error)
+        if self.offline_reason is not None:
+            return
+        end = self.log.end
+        try:
+            self._carry_out(self.replica.handle(answer), records)
+        except StorageError as error:
+            self._follower_failed(error)
+        if answer.has_records and answer.diverging is None and self.log.end == end and self.offline_reason is None:
+            # A full disk, or records that can't follow: asked for again, and not at once, which would never end.
+            refused = answer._replace(error=ErrorCode.KAFKA_STORAGE_ERROR, has_records=False)
+            self._carry_out(self.replica.handle(refused))
 
     def _append_fetched(self, records: memoryview | None, leader_epoch: int) -> None:
         """R21: byte for byte, after the checks. What fails them is asked for again, later."""

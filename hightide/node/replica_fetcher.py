@@ -50,7 +50,8 @@ class ReplicaFetcher:
         self._leader = leader
         self._synced = synced
         self._partitions: dict[Key, Partition] = {}
-        self._listed: dict[Key, NextFetch] = {}
+        self._listed: dict[Key, NextFetch | None] = {}
+        """What the leader's session has; None is to be listed again."""
         self._asked: dict[Key, NextFetch] = {}
         self._unsynced: set[Key] = set()
         self._connection: Connection | None = None
@@ -246,8 +247,10 @@ class ReplicaFetcher:
             records is not None,
         )
         partition.fetch_answered(answer, None if records is None else memoryview(records))
-        if part.error_code or answer.diverging is not None:
-            self._listed.pop(key, None)  # listed again and answered in full (R25)
+        if key in self._listed and (part.error_code or answer.diverging is not None):
+            # Listed again and answered in full (R25), or forgotten there if it is not asked for any more: a session
+            # with an error in it is answered at once, every time.
+            self._listed[key] = None
         if self._synced and partition.log.synced_end < partition.log.end and partition.offline_reason is None:
             self._unsynced.add(key)
 
