@@ -8,8 +8,8 @@ from hightide.client.answers import code_of
 from hightide.client.connections import Connection
 from hightide.client.metadata import Topic
 from hightide.errors import ApiError, ErrorCode
-from hightide.types import TopicPartition
-from hightide.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from hightide.types import NO_BROKER, NO_EPOCH, TopicPartition
+from hightide.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from hightide.wire.records import (
     BatchHeader,
     Buffer,
@@ -19,6 +19,9 @@ from hightide.wire.records import (
     iterate_headers,
     iterate_records,
 )
+
+DEBUGGING_CONSUMER = -2  # the replica id of a reader to whom any replica answers, not the leader alone
+_FIRST_VERSION_WITH_STATE = 15
 
 
 class FetchLimits(NamedTuple):
@@ -59,15 +62,19 @@ async def fetch(
     *,
     limits: FetchLimits = DEFAULT_LIMITS,
     read_committed: bool = False,
+    any_replica: bool = False,
 ) -> list[FetchedPartition]:
-    """Whole batches from each offset on, from the one broker that leads these partitions."""
+    """Whole batches from each offset on, from the one broker that leads these partitions.
+
+    With `any_replica`, from whoever keeps them, to the end of its log: what Kafka calls the debugging consumer.
+    """
     known = {topic.name: topic for topic in topics}
     wanted: defaultdict[str, list[FetchPartition]] = defaultdict(list)
     for (name, index), offset in offsets.items():
         wanted[name].append(
             FetchPartition(
                 partition=index,
-                current_leader_epoch=known[name].partition(index).leader_epoch,
+                current_leader_epoch=NO_EPOCH if any_replica else known[name].partition(index).leader_epoch,
                 fetch_offset=offset,
                 partition_max_bytes=limits.partition_max_bytes,
             )
@@ -82,7 +89,13 @@ async def fetch(
             for name, partitions in wanted.items()
         ],
     )
-    response = await connection.call(request, FetchResponse)
+    version = connection.version_of(request.api_key)
+    replica_id = DEBUGGING_CONSUMER if any_replica else NO_BROKER
+    if version >= _FIRST_VERSION_WITH_STATE:
+        request.replica_state = ReplicaState(replica_id=replica_id)
+    else:
+        request.replica_id = replica_id
+    response = await connection.call(request, FetchResponse, version=version)
     if response.error_code:
         raise ApiError(code_of(response.error_code), f"fetch from {connection.address}")
     return list(_partitions(response, {topic.id: topic.name for topic in known.values()}))

@@ -216,6 +216,12 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
         """Refuse what only a leader may answer, and requests from another epoch (R2)."""
+        self.check_replica(current_leader_epoch)
+        if not self.replica.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def check_replica(self, current_leader_epoch: int = -1) -> None:
+        """Refuse requests from another epoch, and all while the log can't be served: leader or follower alike."""
         if self.offline_reason is not None:
             raise ApiError(self.offline_code, self.offline_reason)
         if current_leader_epoch >= 0:
@@ -223,8 +229,6 @@ class Partition:
                 raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
             if current_leader_epoch > self.replica.leader_epoch:
                 raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if not self.replica.is_leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # ------------------------------------------------------------------ writing
 

@@ -4,7 +4,8 @@ Answers at once when `min_bytes` are there, something is wrong or there is nothi
 brings enough or `max_wait_ms` have passed. A parked fetch holds offsets only: files are pinned when the answer is made.
 The first batch is returned whole even where it is larger than the limits (KIP-74). Sessions: KIP-227. Topics by id from
 version 13 on. An offset between the high watermark and the end is empty, not out of range (R13). A follower is judged
-and credited when its request arrives, once, and reads to the end of the log (C17).
+and credited when its request arrives, once, and reads to the end of the log (C17). Replica id -2 is Kafka's debugging
+consumer: the only reader whom a follower serves too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 READ_COMMITTED = 1
 SYNCED_SESSION = 1  # our tagged field: the follower syncs before it asks for more (R25)
-DEBUGGING_CONSUMER = -2  # sees the log to its end: for tools that compare replicas
+DEBUGGING_CONSUMER = -2  # sees any replica's log to its end, a follower's too: for tools that compare replicas (S4)
 COPIED_BYTES_MAX = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
 
 
@@ -240,7 +241,10 @@ class FetchAttempt:
 
     def _find(self, asked: FetchedPartition) -> "Partition":
         partition = self._node.partition(asked.topic, asked.index)
-        partition.check_leader(asked.current_leader_epoch)
+        if self._fetch.replica_id == DEBUGGING_CONSUMER:
+            partition.check_replica(asked.current_leader_epoch)
+        else:
+            partition.check_leader(asked.current_leader_epoch)
         return partition
 
     def _bound(self, partition: "Partition") -> int:

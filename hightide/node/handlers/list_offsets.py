@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 READ_COMMITTED = 1
 LEADER_EPOCH_FROM = 4
-CONSUMER = -1  # replica ids below: -2 is the debugging consumer, others are brokers; both see the whole log
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2  # sees the whole log as brokers do, and may ask a follower: for tools that compare replicas (S4)
 
 
 class Found(NamedTuple):
@@ -73,7 +74,10 @@ def _answer(
         if (topic, asked.partition_index) in repeated:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         partition = node.partition(topic, asked.partition_index)
-        partition.check_leader(asked.current_leader_epoch)
+        if message.replica_id == DEBUGGING_CONSUMER:
+            partition.check_replica(asked.current_leader_epoch)
+        else:
+            partition.check_leader(asked.current_leader_epoch)
         found = _find(partition, asked.timestamp, message.replica_id, message.isolation_level)
     except ApiError as error:
         answer.error_code = error.code
