@@ -121,13 +121,13 @@ def _report(case: Case, result: campaign.Result) -> Report:
 
 
 def _partitions(case: Case, keeps_timeline: bool) -> Report:
-    from hightide.sim.level0 import partitions
+    from hightide.sim.level0.partition_campaign import run_partitions
 
-    run = partitions.run(case.seed, rules=case.rules, keeps_timeline=keeps_timeline)
+    run = run_partitions(case.seed, rules=case.rules, keeps_timeline=keeps_timeline)
     problems = () if run.finding is None else (str(run.finding),)
     return Report(
-        case, run.digest, problems, tuple(run.timeline), run.counts, run.acknowledged, run.leader_changes, run.faults,
-        run.events, run.seconds, 0.0,
+        case, run.digest, problems, tuple(run.timeline), run.counts, run.acknowledged, run.leader_changes,
+        sum(run.faults.values()), run.events, run.seconds, 0.0,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hightide.rules import ALL_ON
 from hightide.sim.seeds import Case, Report, run_case, shrink
+from tests.simulation.seeds import LONG, QUICK, named
 
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 PRINT_DIGEST = """
@@ -43,10 +44,11 @@ def regressions() -> list[Case]:
 
 
 @pytest.mark.covers("N1", "N2")
-@pytest.mark.parametrize("seed", range(1, 51))
-def test_seeds(seed: int) -> None:
-    report = run_case(Case("nodes", seed))
-    assert report.problems == (), told(report)
+@pytest.mark.parametrize("portion", QUICK["nodes"], ids=named)
+def test_seeds(portion: range) -> None:
+    for seed in portion:
+        report = run_case(Case("nodes", seed))
+        assert report.problems == (), told(report)
 
 
 @pytest.mark.parametrize("case", regressions(), ids=lambda case: f"{case.world}-{case.seed}")
@@ -110,8 +112,8 @@ def test_other_planted_bugs_are_found_on_one_broker(rule: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("first", range(1000, 2000, 50))
-def test_many_seeds(first: int) -> None:
-    for seed in range(first, first + 50):
+@pytest.mark.parametrize("portion", LONG["nodes"], ids=named)
+def test_many_seeds(portion: range) -> None:
+    for seed in portion:
         report = run_case(Case("nodes", seed))
         assert report.problems == (), told(report)

@@ -4,6 +4,7 @@ One fault at a time or several that overlap; a quarter of the periods has none. 
 topic's durability promises: with `replicated`, fewer machines than min.insync.replicas lose power at once.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,8 @@ class Faults:
         self._world = world
         self._random = world.kernel.stream("faults")
         self._is_over = False
-        self.count = 0
-        """Faults that took effect."""
+        self.struck: Counter[str] = Counter()
+        """Faults that took effect, by kind."""
         self._kinds: list[Callable[[], str]] = [
             self._kill, self._kill, self._lose_power, self._lose_power, self._pause, self._isolate, self._isolate,
             self._cut_one_way, self._lossy, self._stalls, self._slow_disk, self._fast_restart, self._crash_controller,
@@ -50,10 +51,11 @@ class Faults:
             return
         # A lost disk is survived while the others are well; so they stay well until it is known.
         if self._random.random() > 0.25 and not any(disk.lost_synced for disk in self._world.disks.values()):
-            told = self._random.choice(self._kinds)()
+            strike = self._random.choice(self._kinds)
+            told = strike()
             if told:
-                self.count += 1
-                self._world.noted(NOTED_FAULT, self.count)
+                self.struck[strike.__name__.removeprefix("_")] += 1
+                self._world.noted(NOTED_FAULT, self.struck.total())
                 if self._world.trace.keeps_lines:
                     self._world.say(f"FAULT {told}")
         self._world.kernel.after(self._world.options.fault_period_seconds * (0.3 + self._random.random()), self._period)

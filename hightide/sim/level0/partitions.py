@@ -1,12 +1,11 @@
-"""The partition simulator: brokers with the real replica machine, the real controller, producers, faults, invariants.
+"""The partition simulator: brokers with the real replica machine, the real controller, producers, invariants.
 
-`run(seed)` is one life of a cluster: calm, trouble by `partition_faults`, healing, and then everything must be well
-again (liveness). The same world, with a script in the place of the faults, runs the traces of tests/scripts.
+`partition_campaign` lets chance make the trouble in it; the scripts of tests/scripts tell what happens themselves.
 """
 
 from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hightide.errors import ErrorCode
 from hightide.metadata.entities import ResourceType
@@ -29,9 +28,6 @@ from hightide.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from hightide.wire.messages.metadata_log import PossibleLossRecord, RegisterBrokerRecord
-
-if TYPE_CHECKING:
-    from hightide.sim.level0.partition_faults import Faults
 
 FSYNC: Final = "fsync"
 NOTED_METADATA: Final = 1
@@ -59,29 +55,6 @@ class Options(NamedTuple):
     """Faults may take more than the topic's durability promises to survive: losses are recorded and then allowed."""
     steady: bool = False
     """Every delay is exactly its mean: for scripts."""
-
-
-def drawn(seed: int) -> Options:
-    """A cluster by chance: a bug hides where the usual one never goes."""
-    random = Random(f"{seed}:options")
-    brokers = random.choice((3, 3, 3, 4, 5))
-    durability = random.choice((FSYNC, FSYNC, "replicated"))
-    factor = random.choice((2, 3, 3, 3))
-    return Options(
-        brokers=brokers,
-        partitions=random.choice((1, 2, 3)),
-        replication_factor=factor,
-        min_in_sync_replicas=random.randint(1, factor),
-        durability=durability,
-        producers=random.choice((3, 4, 5)),
-        lease_strict=random.random() < 0.75,
-        network_delay=random.choice((0.0005, 0.002, 0.002, 0.02)),
-        sync_seconds=random.choice((0.0005, 0.003, 0.003, 0.03)),
-        commit_seconds=random.choice((0.002, 0.004, 0.05)),
-        records_per_fetch=random.choice((1, 3, 20)),
-        fault_period_seconds=random.choice((1.5, 3.0, 6.0)),
-        loses_at_will=durability != FSYNC and random.random() < 0.4,
-    )
 
 
 USUAL: Final = Options()
@@ -292,6 +265,11 @@ class PartitionWorld:
 
     # ------------------------------------------------------------------ what the watchers ask
 
+    @property
+    def acknowledged(self) -> int:
+        """How many records were acknowledged with acks=all."""
+        return sum(truth.acknowledged for truth in self.truths.values())
+
     def metadata_committed(self, batch: MetadataBatch) -> None:
         """A batch is committed: sets are compared, and what a registration ended is no longer doubted."""
         image = batch.image
@@ -399,83 +377,6 @@ class PartitionWorld:
                 yield f"{name} lags on broker {broker_id}"
             elif replica.machine.high_watermark != leader.log.end:
                 yield f"{name} has high watermark {replica.machine.high_watermark} of {leader.log.end} on {broker_id}"
-
-
-class Outcome(NamedTuple):
-    """What became of one seed."""
-
-    seed: int
-    digest: str
-    events: int
-    seconds: float
-    acknowledged: int
-    leader_changes: int
-    faults: int
-    failovers: int
-    finding: InvariantError | None
-    timeline: list[str]
-
-    @property
-    def counts(self) -> bool:
-        """Whether enough happened for the seed to mean something."""
-        return self.acknowledged >= 500 and self.leader_changes > 0 and self.faults > 0
-
-
-def run(
-    seed: int,
-    options: Options | None = None,
-    rules: Rules = ALL_ON,
-    *,
-    trouble_seconds: float = 120.0,
-    keeps_timeline: bool = False,
-) -> Outcome:
-    """One seed, from the first registration to the last check."""
-    from hightide.sim.level0.partition_faults import Faults
-
-    world = PartitionWorld(seed, drawn(seed) if options is None else options, rules, keeps_timeline=keeps_timeline)
-    faults = Faults(world)
-    finding: InvariantError | None = None
-    try:
-        _live(world, faults, trouble_seconds)
-    except InvariantError as error:
-        finding = error
-        world.say(f"FOUND {error}")
-    truths = world.truths.values()
-    return Outcome(
-        seed,
-        world.trace.digest,
-        world.kernel.events,
-        world.kernel.now,
-        sum(truth.acknowledged for truth in truths),
-        sum(truth.leader_changes for truth in truths),
-        faults.count,
-        world.controllers.failovers,
-        finding,
-        world.trace.timeline,
-    )
-
-
-def _live(world: PartitionWorld, faults: "Faults", trouble_seconds: float) -> None:
-    kernel, options = world.kernel, world.options
-    kernel.run(2.0)
-    world.create_topic("t")
-    kernel.run(3.0)
-    topic = world.controllers.image.topic_named("t")
-    assert topic is not None
-    random = kernel.stream("producers")
-    producers = [
-        world.add_producer(
-            (topic.topic_id, number % options.partitions), acks_all=number % 4 != 3, pause=random.uniform(0.05, 0.6)
-        )
-        for number in range(options.producers)
-    ]
-    faults.begin()
-    kernel.run(kernel.now + trouble_seconds)
-    faults.end()
-    kernel.run(kernel.now + 10.0)
-    for producer in producers:
-        producer.stop()
-    check_liveness(world, producers, 60.0)
 
 
 def check_liveness(world: PartitionWorld, producers: list[SimulatedProducer], seconds: float) -> None:
