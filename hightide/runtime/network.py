@@ -21,8 +21,9 @@ from hightide.wire.framing import FrameBuffer
 
 ACCEPTS_PER_TURN = 64  # new connections taken before the others get their turn
 ACCEPT_AGAIN_SECONDS = 1.0  # without a descriptor to give, a listening socket stays readable: look again later
-CORKED_PARTS_MAX = 256  # answers that leave together at the end of a turn: more would only wait
-CORKED_BYTES_MAX = 256 * limits.KIB
+WAITING_PARTS_MAX = 256  # answers of one connection that leave together at the end of a turn: more would only wait
+WAITING_BYTES_MAX = 256 * limits.KIB
+WAITING_CONNECTIONS_MAX = 64  # so many peers get their answers together: they work on them while the next are served
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
 SENDFILE_BYTES_PER_TURN = 4 * limits.MIB  # about 1-2 ms of copying: one reader's turn stays short
 
@@ -31,14 +32,15 @@ class SocketConnection:
     """`node.ports.Connection` on one non-blocking socket."""
 
     __slots__ = (
-        "_buffer", "_buffered", "_closed", "_corked", "_deadline", "_delivering", "_fd", "_finishing", "_loop",
-        "_out", "_paused", "_reading", "_receiver", "_socket", "_writing", "on_closed", "peer",
+        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_fd", "_finishing", "_loop", "_out",
+        "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn", "_writing", "on_closed", "peer",
     )  # fmt: skip
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
+    def __init__(self, turn: "Turn", sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
         self.peer = peer
         self.on_closed: Callable[[], None] | None = None
-        self._loop = loop
+        self._turn = turn
+        self._loop = turn.loop
         self._socket = sock
         self._fd = sock.fileno()
         self._buffer = FrameBuffer(frame_bytes_max)
@@ -47,7 +49,7 @@ class SocketConnection:
         self._buffered = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._paused = self._reading = self._writing = self._closed = False
-        self._corked = self._delivering = self._finishing = False
+        self._sends_soon = self._delivering = self._finishing = False
 
     def start(self, receiver: Receiver) -> None:
         """Begin to deliver frames."""
@@ -87,13 +89,13 @@ class SocketConnection:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Hand over whole frames; answers given meanwhile leave together at the end.
+        """Hand over whole frames.
 
         Not to a peer that has not taken its earlier answers: its requests wait until it does, or until the deadline.
         """
         if self._delivering:
             return
-        self._delivering = self._corked = True
+        self._delivering = True
         receiver = self._receiver
         assert receiver is not None
         buffer = self._buffer
@@ -106,9 +108,7 @@ class SocketConnection:
         except ProtocolError:
             self.close()
         finally:
-            self._delivering = self._corked = False
-        if self._out and not self._writing:
-            self._flush()
+            self._delivering = False
 
     def pause(self) -> None:
         """Deliver no more frames. The socket is still watched, so that a peer that goes away is noticed."""
@@ -134,7 +134,7 @@ class SocketConnection:
         return bool(self._out)
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Queue the parts and send what the socket takes at once."""
+        """Queue the parts; they leave at the end of this turn of the loop, with the answers of other connections."""
         if self._closed or self._finishing:
             _release(parts)
             return
@@ -144,9 +144,18 @@ class SocketConnection:
                 self._buffered += len(part)
         if self._buffered > limits.OUTPUT_BUFFER_BYTES_MAX:
             self.close()
-        elif not self._writing and (
-            not self._corked or self._buffered > CORKED_BYTES_MAX or len(self._out) > CORKED_PARTS_MAX
-        ):
+        elif self._writing:
+            return
+        elif self._buffered > WAITING_BYTES_MAX or len(self._out) > WAITING_PARTS_MAX:
+            self._flush()
+        elif not self._sends_soon:
+            self._sends_soon = True
+            self._turn.send_soon(self)
+
+    def send_now(self) -> None:
+        """The turn ends: send what the socket takes."""
+        self._sends_soon = False
+        if self._out and not self._writing:
             self._flush()
 
     def _writable(self) -> None:
@@ -258,6 +267,34 @@ class SocketConnection:
             self._loop.call_soon(receiver.closed)
 
 
+class Turn:
+    """The connections with answers to send at the end of this turn of the loop.
+
+    A peer that waits for its answer is woken by it, which costs the sender more than everything else it does for a
+    small request. Sent together, the answers find their readers awake.
+    """
+
+    __slots__ = ("_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: list[SocketConnection] = []
+
+    def send_soon(self, connection: SocketConnection) -> None:
+        """Send its answers when this turn ends, or when enough wait."""
+        waiting = self._waiting
+        if not waiting:
+            self.loop.call_soon(self._send)
+        waiting.append(connection)
+        if len(waiting) >= WAITING_CONNECTIONS_MAX:
+            self._send()
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for connection in waiting:
+            connection.send_now()
+
+
 def _release(parts: Sequence[Part] | deque[Part]) -> None:
     for part in parts:
         if isinstance(part, FileSlice):
@@ -325,6 +362,7 @@ class SocketNetwork:
         self.accepted = 0
         self.accepted_max = limits.CONNECTIONS_MAX
         """Connections that others may open. Segments need descriptors too: see `RealWorld`."""
+        self._turn = Turn(loop)
         self._frame_bytes_max = frame_bytes_max
         self._source_host = source_host
 
@@ -336,7 +374,7 @@ class SocketNetwork:
         """Make a connected socket ours."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SocketConnection(self.loop, sock, peer, self._frame_bytes_max)
+        return SocketConnection(self._turn, sock, peer, self._frame_bytes_max)
 
     def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> SocketListener:
         """Bind a listening port."""

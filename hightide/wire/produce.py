@@ -55,7 +55,6 @@ _unpack_single_classic = Struct(">hhiih").unpack_from
 _unpack_count_index = Struct(">Bi").unpack_from
 _unpack_count_index_length = Struct(">iii").unpack_from
 _unpack_three = Struct(">3s").unpack_from
-_new_tuple = tuple.__new__
 
 
 class Produce(NamedTuple):
@@ -65,6 +64,10 @@ class Produce(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[TopicRecords]
+
+
+SingleProduce = tuple[int, int, str | bytes, int, memoryview]
+"""acks, time-out, topic, partition index, records."""
 
 
 class NodeEndpoint(NamedTuple):
@@ -119,11 +122,7 @@ class PartitionResult:
 def decode_produce_request(body: memoryview, version: int) -> Produce:
     """The request in `body`, all of it; ProtocolError for anything else."""
     try:
-        if version >= TOPIC_IDS_FROM:
-            return _decode_single_by_id(body) or _decode_flexible(body, version)
-        if version >= FLEXIBLE_FROM:
-            return _decode_single_by_name(body) or _decode_flexible(body, version)
-        return _decode_single_classic(body) or _decode_classic(body)
+        return _decode_flexible(body, version) if version >= FLEXIBLE_FROM else _decode_classic(body)
     except MALFORMED as error:
         raise ProtocolError(f"a malformed Produce request: {error}") from None
 
@@ -133,7 +132,17 @@ def decode_produce_request(body: memoryview, version: int) -> Produce:
 # Counts and lengths travel plus one: 2 is one element.
 
 
-def _decode_single_by_id(body: memoryview) -> Produce | None:
+def decode_single_produce(body: memoryview, version: int) -> SingleProduce | None:
+    """The request in `body` if it is for one partition and nothing else; None: ask `decode_produce_request`."""
+    try:
+        if version >= TOPIC_IDS_FROM:
+            return _decode_single_by_id(body)
+        return _decode_single_by_name(body) if version >= FLEXIBLE_FROM else _decode_single_classic(body)
+    except MALFORMED:
+        return None
+
+
+def _decode_single_by_id(body: memoryview) -> SingleProduce | None:
     if len(body) < 33:
         return None
     no_transaction, acks, timeout_ms, topic_count, topic, partition_count, index = _unpack_single_by_id(body)
@@ -142,10 +151,10 @@ def _decode_single_by_id(body: memoryview) -> Produce | None:
     records = _single_records(body, 29)
     if records is None:
         return None
-    return _new_tuple(Produce, (None, acks, timeout_ms, [(topic, [(index, records)])]))
+    return acks, timeout_ms, topic, index, records
 
 
-def _decode_single_by_name(body: memoryview) -> Produce | None:
+def _decode_single_by_name(body: memoryview) -> SingleProduce | None:
     if len(body) < 9:
         return None
     no_transaction, acks, timeout_ms, topic_count, length = _unpack_single_by_name(body)
@@ -158,7 +167,7 @@ def _decode_single_by_name(body: memoryview) -> Produce | None:
     records = _single_records(body, position + 5)
     if records is None:
         return None
-    return _new_tuple(Produce, (None, acks, timeout_ms, [(str(body[9:position], "utf-8"), [(index, records)])]))
+    return acks, timeout_ms, str(body[9:position], "utf-8"), index, records
 
 
 def _single_records(body: memoryview, position: int) -> memoryview | None:
@@ -181,18 +190,19 @@ def _single_records(body: memoryview, position: int) -> memoryview | None:
     return body[position:end]
 
 
-def _decode_single_classic(body: memoryview) -> Produce | None:
-    if len(body) < 14:
+def _decode_single_classic(body: memoryview) -> SingleProduce | None:
+    size = len(body)
+    if size < 14:
         return None
     transaction_length, acks, timeout_ms, topic_count, length = _unpack_single_classic(body)
     position = 14 + length
-    if transaction_length != -1 or topic_count != 1 or length < 0 or position + 12 > len(body):
+    if transaction_length != -1 or topic_count != 1 or length < 0 or position + 12 > size:
         return None
     partition_count, index, records_length = _unpack_count_index_length(body, position)
     start = position + 12
-    if partition_count != 1 or records_length < 0 or start + records_length != len(body):
+    if partition_count != 1 or records_length < 0 or start + records_length != size:
         return None
-    return _new_tuple(Produce, (None, acks, timeout_ms, [(str(body[14:position], "utf-8"), [(index, body[start:])])]))
+    return acks, timeout_ms, str(body[14:position], "utf-8"), index, body[start:]
 
 
 def _decode_flexible(body: memoryview, version: int) -> Produce:

@@ -241,8 +241,8 @@ def test_a_client_that_asks_and_never_reads_is_not_buffered_for(tmp_path: Path, 
                 await until(lambda: congested(broker))
                 (connection,) = congested(broker)
                 while not connection._closed:
-                    assert len(connection._out) <= 2 * network.CORKED_PARTS_MAX
-                    assert connection._buffered <= 2 * network.CORKED_BYTES_MAX
+                    assert len(connection._out) <= 2 * network.WAITING_PARTS_MAX
+                    assert connection._buffered <= 2 * network.WAITING_BYTES_MAX
                     assert (await produced(other, b"undisturbed")).error_code == 0
                 assert broker.node.stats.fetches - fetches < 1000
                 await asyncio.wait({sending})

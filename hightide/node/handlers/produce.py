@@ -17,7 +17,9 @@ from hightide.wire.produce import (
     ZSTD_FROM,
     PartitionResult,
     Produce,
+    SingleProduce,
     decode_produce_request,
+    decode_single_produce,
     encode_produce_response,
     encode_single_produce_response,
     uses_zstd,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from hightide.node.sessions import Request
     from hightide.storage.log import Appended
 
-NONE, LEADER, ALL = 0, 1, -1
+NONE, LEADER, ALL = VALID_ACKS = 0, 1, -1
 _ATTRIBUTES = 22  # the low byte of a batch's attributes
 _TRANSACTIONAL = 0x10
 
@@ -38,25 +40,27 @@ Results = list[tuple[str | bytes, list[PartitionResult]]]
 
 def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
     """Append every partition's records; answer now, later or (acks=0) never."""
-    produce = decode_produce_request(request.body, request.version)
     node.stats.produces += 1
-    if produce.acks not in (NONE, LEADER, ALL):
+    single = decode_single_produce(request.body, request.version)
+    if single is not None and single[0] in VALID_ACKS:
+        return _handle_one(node, request, single)
+    produce = decode_produce_request(request.body, request.version)
+    if produce.acks not in VALID_ACKS:
         return _refused(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
-    topics = produce.topics
-    if len(topics) == 1 and len(topics[0][1]) == 1:
-        return _handle_one(node, request, produce)
     return _handle_many(node, request, produce)
 
 
-def _handle_one(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
+def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Sequence[Part] | None:
     """The ordinary request, one partition, without the objects that several need."""
-    _, acks, timeout_ms, ((topic, ((index, records),)),) = produce
+    acks, timeout_ms, topic, index, records = produce
     version = request.version
     try:
         partition = node.partition(topic, index)
         appended = _append(node, partition, version, acks, records)
     except ApiError as error:
-        return _answer_error(node, request, produce, error)
+        result = PartitionResult(index)
+        fail(node, result, error, topic)
+        return _answer(request, acks, [(topic, [result])])
     if acks == ALL and partition.must_wait(appended):
         result = PartitionResult(index, appended.base_offset, appended.append_time, appended.log_start)
         parked = ParkedProduce(node, request, [(topic, [result])])
@@ -94,7 +98,7 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
     if parked.is_waiting:
         parked.park(produce.timeout_ms)
         return PARKED
-    return _answer(request, produce, results)
+    return _answer(request, produce.acks, results)
 
 
 def _append(node: "Node", partition: "Partition", version: int, acks: int, records: memoryview | None) -> "Appended":
@@ -119,15 +123,8 @@ def fail(node: "Node", result: PartitionResult, error: ApiError, topic: str | by
             result.leader_id, result.leader_epoch = leader
 
 
-def _answer_error(node: "Node", request: "Request", produce: Produce, error: ApiError) -> Sequence[Part]:
-    topic, ((index, _),) = produce.topics[0]
-    result = PartitionResult(index)
-    fail(node, result, error, topic)
-    return _answer(request, produce, [(topic, [result])])
-
-
-def _answer(request: "Request", produce: Produce, results: Results) -> Sequence[Part]:
-    if produce.acks == NONE:
+def _answer(request: "Request", acks: int, results: Results) -> Sequence[Part]:
+    if acks == NONE:
         # Nobody reads an answer: closing is the one way to say that something went wrong, and Kafka's way too.
         if any(result.error_code for _, partitions in results for result in partitions):
             request.session.connection.close()
