@@ -15,7 +15,7 @@ from hightide.metadata.entities import ResourceType
 from hightide.node.config import log_settings
 from hightide.node.partitions import Partition, PartitionWorld
 from hightide.storage.log import Log
-from hightide.types import TopicPartition
+from hightide.types import METADATA_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Topic
@@ -69,6 +69,7 @@ class Assignments:
         for topic_id in list(self.by_topic):
             if isinstance(topic_id, bytes) and topic_id not in topics:
                 self._enqueue(partial(self._delete_topic, topic_id))
+        self._enqueue(self._set_strays_aside)
         for topic in topics.values():
             for index in range(len(topic.partitions)):
                 self._enqueue(partial(self._take_role, topic.topic_id, index))
@@ -122,6 +123,20 @@ class Assignments:
         self._node.metadata_applied()
 
     # ------------------------------------------------------------------ steps
+
+    def _set_strays_aside(self) -> None:
+        """R22: a topic was deleted while this node was down, and it never learned that it had been created.
+
+        The metadata that this life began with were older than its logs. Nothing is deleted: whoever gives a cluster the
+        wrong metadata must not lose its records.
+        """
+        directory, topics = self._node.directory, self._node.image.topics
+        for found in directory.partitions.list():
+            if found.topic_id is None or found.topic_id == METADATA_TOPIC_ID:
+                continue
+            if found.topic_id not in topics and found.topic_id not in self.by_topic:
+                name = directory.set_aside(found.partition, found.topic_id, self._node.entropy.token)
+                log.warning("%s belongs to no topic of this cluster; it is kept as %s", found.partition, name)
 
     def _take_role(self, topic_id: bytes, index: int) -> None:
         """Open the partition if it is new here, then take the role of the newest image, which may be newer still."""

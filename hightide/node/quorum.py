@@ -232,6 +232,8 @@ class Quorum:
         self.tell(TimePassed(self._clock.now()))
 
     def _carry_out(self, effect: QuorumEffect) -> None:
+        if self._is_stopped:  # by an effect before this one
+            return
         match effect:
             case PersistVote(epoch, voted, leader):
                 self._persist(QuorumState(epoch, leader, voted))
@@ -252,7 +254,7 @@ class Quorum:
             case StartEpoch(epoch, start):
                 self.log.epochs.assign(epoch, start)
             case AppendLeaderChange(epoch, voters):
-                self._host.append_leader_change(epoch, voters)
+                self._append_leader_change(epoch, voters)
             case HighWatermarkMoved():
                 self._host.committed()
             case LeaderChanged(leader, epoch):
@@ -269,14 +271,25 @@ class Quorum:
             case EndDoubt():
                 log.info("the metadata log holds everything committed again")
             case StopFatally(reason):
-                self._failed(StorageError(reason))
+                self._fail(StorageError(reason))
+
+    def _append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
+        try:
+            self._host.append_leader_change(epoch, voters)
+        except StorageError as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """R10: a voter whose disk failed says and does nothing more; the process ends."""
+        self.stop()
+        self._failed(error)
 
     def _persist(self, state: QuorumState) -> None:
         write = _VoteWrite(self._directory, self.log.directory, state, self._rules)
 
         def done(error: Exception | None) -> None:
             if error is not None:
-                self._failed(error)
+                self._fail(error)
             else:
                 self.tell(VotePersisted(state.epoch, state.voted, self._clock.now()))
 
@@ -342,12 +355,13 @@ class Quorum:
         if self._fetched is None:
             return
         try:
-            self.log.append_as_follower(self._fetched, epoch, self._clock.wall_ms())
+            fetched, now_ms = self._fetched, self._clock.wall_ms()
+            self._directory.guarded(lambda: self.log.append_as_follower(fetched, epoch, now_ms))
         except ApiError as error:
             log.error("the leader sent metadata that can't follow: %s", error)
             return
         except StorageError as error:
-            self._failed(error)
+            self._fail(error)
             return
         self._commits.dirty(self._host_member())
         self.advanced()
@@ -363,7 +377,7 @@ class Quorum:
             self._directory.lower(key, METADATA_TOPIC_ID, opened.truncation_generation + 1, offset)
             opened.truncate(offset, self._clock.wall_ms())
         except (OSError, StorageError) as error:
-            self._failed(error)
+            self._fail(error)
             return
         self.tell(LogTruncated(opened.end, opened.synced_end))
 

@@ -276,6 +276,11 @@ class LogDirectory:
         for checkpoint in self._checkpoints:
             checkpoint.offsets.pop(partition, None)
 
+    def set_aside(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
+        """No topic of this cluster owns that directory any more: it keeps its files under the name returned (R22)."""
+        self.forget(partition, topic_id)
+        return self.guarded(lambda: self.partitions.set_aside(str(partition), token(16).hex()))
+
     # Writing what may use the reserve.
 
     def guarded(self, write: Callable[[], T]) -> T:

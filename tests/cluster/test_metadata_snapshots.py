@@ -43,9 +43,19 @@ def snapshots_of(cluster: Cluster, node_id: int) -> list[int]:
     return sorted(found[0] for found in parsed if found is not None)
 
 
+def admin_of(cluster: Cluster, *node_ids: int) -> AdminClient:
+    """A stock client of nodes that run."""
+    return AdminClient({"bootstrap.servers": ",".join(cluster.node(node_id).address for node_id in node_ids)})
+
+
+def topic_id_of(cluster: Cluster, node_id: int, topic: str) -> str:
+    """Whose log a node has under a topic's name."""
+    return (cluster.node(node_id).data_directory / f"{topic}-0" / "partition.metadata").read_text().split("\n")[1]
+
+
 def grow_past(cluster: Cluster, offset: int, *node_ids: int) -> None:
     """Change a setting until these nodes have no records below that offset."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin = admin_of(cluster, *node_ids)
     for number in range(300):
         entry = ConfigEntry("retention.ms", str(10**9 + number), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "orders", incremental_configs=[entry])
@@ -75,6 +85,16 @@ def controllers_take_snapshots_and_let_their_logs_go(cluster: Cluster) -> None:
         assert ANEW not in cluster.logs(node_id)
 
 
+def every_node_writes_the_same_snapshot(cluster: Cluster) -> None:
+    """Of the same offset: the same bytes."""
+    files: dict[str, set[bytes]] = {}
+    for node_id in (1, 2, 3):
+        for path in log_of(cluster, node_id).glob("*.checkpoint"):
+            files.setdefault(path.name, set()).add(path.read_bytes())
+    assert files
+    assert {name for name, contents in files.items() if len(contents) > 1} == set()
+
+
 def a_new_broker_loads_the_snapshot(cluster: Cluster) -> None:
     """An observer with an empty disk: the records it would need are gone everywhere."""
     assert min(starts_at(cluster, node_id) for node_id in (1, 2, 3)) > 0
@@ -87,17 +107,29 @@ def a_new_broker_loads_the_snapshot(cluster: Cluster) -> None:
 
 
 def a_node_that_was_down_comes_back(cluster: Cluster, node_id: int, way: str) -> None:
-    """It missed topics that were created, and one that was deleted: what it has is what the others have."""
+    """Meanwhile topics were created, deleted, and made anew: what it has is what the others have."""
     others = [other for other in (1, 2, 3) if other != node_id]
-    known = f"known-{node_id}-{way}"
-    cluster.create_topic(known, assignments={0: [node_id, *others[:2]]})
-    lives = cluster.logs(node_id).count(ANEW)
+    kept, gone, anew, new = (f"{what}-{node_id}-{way}" for what in ("kept", "gone", "anew", "new"))
+    members = [node_id, *others[:2]]
+    for name in (kept, gone, anew):
+        cluster.create_topic(name, assignments={0: members})
+    old_id = topic_id_of(cluster, node_id, anew)
+    loads = cluster.logs(node_id).count(ANEW)
     getattr(cluster, way)(node_id)
+    admin = admin_of(cluster, *others)
+    for name, done in admin.delete_topics([gone, anew]).items():
+        assert done.result(10) is None, name
+    for name in (anew, new):
+        cluster.create_topic(name, assignments={0: [*others[:2], node_id]})
     grow_past(cluster, ends_at(cluster, node_id), *others)
     cluster.start(node_id)
     cluster.wait_healthy()
-    assert cluster.logs(node_id).count(ANEW) == lives + 1
-    assert cluster.in_sync(known) == {node_id, *others[:2]}
+    assert cluster.logs(node_id).count(ANEW) == loads + 1
+    for name in (kept, anew, new):
+        assert cluster.in_sync(name) == set(members)
+    data = cluster.node(node_id).data_directory
+    cluster.wait_for(lambda: not (data / f"{gone}-0").exists(), f"node {node_id} deletes {gone}")
+    assert topic_id_of(cluster, node_id, anew) != old_id
 
 
 def the_whole_cluster_starts_from_its_snapshots(cluster: Cluster) -> None:
@@ -115,6 +147,7 @@ def the_whole_cluster_starts_from_its_snapshots(cluster: Cluster) -> None:
 def test_the_life_of_snapshots_on_a_real_cluster(cluster: Cluster) -> None:
     """One story on one cluster, in order: each part begins where the last one ended."""
     controllers_take_snapshots_and_let_their_logs_go(cluster)
+    every_node_writes_the_same_snapshot(cluster)
     a_new_broker_loads_the_snapshot(cluster)
     for node_id in (3, 4):
         for way in ("stop", "kill"):

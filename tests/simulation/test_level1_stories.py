@@ -1,0 +1,67 @@
+"""Stories that seeds of level 1 tell once in a hundred: three whole nodes, and a fault exactly where it hurt."""
+
+import errno
+
+import pytest
+
+from tests.simulation.level1_story import Story
+
+
+@pytest.mark.covers("C36")
+def test_a_controller_whose_disk_fails_as_it_is_elected_ends() -> None:
+    """R10: it can't write the first record of its epoch. Somebody else leads, and it comes back."""
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.until(lambda: story.controller() > 0)
+        first = story.controller()
+        others = [number for number in story.nodes if number != first]
+        faults = [story.nodes[other].disk.fail("write", "*__cluster_metadata-0/*.log") for other in others]
+        story.nodes[first].kill()
+        await story.until(lambda: any(not story.nodes[other].is_up for other in others))
+        assert sorted(fault.times for fault in faults) == [0, 1]
+        for other in others:
+            story.nodes[other].disk.heal()
+        await story.start()
+        await story.create()
+        await story.produce(b"one")
+        assert await story.read() == [b"one"]
+
+    assert story.run(play) == []
+
+
+def test_a_controller_that_follows_uses_the_reserve_of_a_full_disk() -> None:
+    """Metadata may use it: a node on a full disk follows the controller and goes on."""
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.until(lambda: story.controller() > 0)
+        follower = next(number for number in story.nodes if number != story.controller())
+        fault = story.nodes[follower].disk.fail("write", "*__cluster_metadata-0/*.log", code=errno.ENOSPC)
+        await story.create()
+        await story.until(lambda: fault.times == 0 and story.node(follower).image.topic_named("t") is not None)
+        await story.produce(b"one")
+        assert story.nodes[follower].lives == 1
+
+    assert story.run(play) == []
+
+
+def test_a_topic_that_came_and_went_between_two_checkpoints_leaves_nothing_open() -> None:
+    """R22: the node was killed before it had remembered that the topic is committed; its log is set aside, not lost."""
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.create("kept")
+        await story.create("gone")
+        await story.produce(b"one", topic="gone")
+        story.nodes[3].kill()
+        await story.delete("gone")
+        await story.start([3])
+        await story.until(lambda: not any(path.startswith("data/gone-0/") for path in story.nodes[3].disk.image()))
+        assert story.node(3).directory.partitions.strays() != []
+        await story.in_sync([1, 2, 3], "kept")
+
+    assert story.run(play) == []
