@@ -1,4 +1,7 @@
-"""Chores: retention, expired producers, free space, idle connections. Each step is short; long lists are split up."""
+"""Chores: laggards, retention, expired producers, free space, idle connections.
+
+Each step is short; long lists are split up.
+"""
 
 import asyncio
 import logging
@@ -35,6 +38,7 @@ class Housekeeping:
         """Begin."""
         settings = self._node.settings
         self._every(SPACE_SECONDS, self.look_at_space)
+        self._every(LAG_SECONDS, self._look_after_followers)
         self._every(FLUSH_SECONDS, self._flush)
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
@@ -65,6 +69,14 @@ class Housekeeping:
             log.warning("the log directory is %s: %s", space.condition.value, space.reason or "there is room again")
         if space.condition is Condition.OFFLINE and not self._node.failed.is_set():
             self._node.disk_failed(StorageError(space.reason))
+
+    def _look_after_followers(self) -> None:
+        """Time makes laggards leave the in-sync set (T4), and proposals that got lost are sent again (R6)."""
+        now = self._node.clock.now()
+        for partition in self._node.assignments:
+            deadline = partition.replica.next_deadline
+            if deadline is not None and deadline <= now and partition.offline_reason is None:
+                partition.time_passed(now)
 
     def _flush(self) -> None:
         """`flush.ms`: sync logs whose oldest unsynced batch has waited that long."""

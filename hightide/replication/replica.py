@@ -274,13 +274,13 @@ class Replica:
         if self._following is not None:
             return None if self._following.resumes_at in (0.0, NEVER) else self._following.resumes_at
         leadership = self._leadership
-        if leadership is None or not leadership.followers:
+        if leadership is None:
             return None
         if leadership.proposal is not None:
             return leadership.sent_at + PROPOSAL_RETRY_SECONDS
-        if self.synced_only and not leadership.whole_logs_synced:
+        if self.synced_only and not leadership.whole_logs_synced:  # a sole replica has R23's report to make too
             return leadership.checked_at + PROPOSAL_RETRY_SECONDS
-        return leadership.checked_at + self.lag_time_max / 2
+        return leadership.checked_at + self.lag_time_max / 2 if leadership.followers else None
 
     # ------------------------------------------------------------------ roles
 

@@ -295,6 +295,27 @@ def test_a_leader_that_is_not_heard_is_replaced(hightide_cluster: MakeCluster) -
     assert read(cluster, "t", 40) == writer.values
 
 
+@pytest.mark.covers("C20", "T4", "C31")
+def test_a_follower_that_does_not_reach_its_leader_leaves_the_in_sync_set_and_returns(
+    hightide_cluster: MakeCluster,
+) -> None:
+    """Both still reach the controller, so nobody is fenced: only time tells that the follower lags."""
+    cluster = hightide_cluster(settings={"replica.lag.time.max.ms": "1000"})
+    controller = cluster.controller()
+    assert controller is not None
+    leading, lagging = sorted(others(controller))
+    cluster.create_topic("t", assignments={0: [leading, controller, lagging]})
+    writer = Writer(cluster, "t")
+    writer.write()
+    cluster.partition({leading}, {lagging})
+    writer.write()  # nothing is acknowledged while the laggard counts
+    assert cluster.in_sync("t") == {leading, controller}
+    cluster.heal()
+    cluster.wait_healthy()
+    assert leader(cluster) == leading
+    assert read(cluster, "t", 40) == writer.values
+
+
 def test_connections_that_break_are_made_again(hightide_cluster: MakeCluster) -> None:
     cluster = hightide_cluster()
     cluster.create_topic("t")

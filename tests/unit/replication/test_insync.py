@@ -135,3 +135,12 @@ def test_deadlines_come_from_what_waits() -> None:
     assert machine.next_deadline == 5.0
     machine.handle(TimePassed(10.5))
     assert machine.next_deadline == 11.5
+
+
+def test_a_sole_replica_reports_its_synced_log_too() -> None:
+    machine = replica_on(EpochLog((3, 0), (4, 10), end=10))
+    machine.handle(granted(in_sync=(1,))._replace(replicas=(1,), whole_logs_synced=False))
+    assert machine.next_deadline == 1.0
+    assert machine.handle(TimePassed(1.0)) == [ProposeInSync(4, 7, ((1, 101),), whole_logs_synced=True)]
+    machine.handle(granted(partition_epoch=8, in_sync=(1,))._replace(replicas=(1,)))
+    assert machine.next_deadline is None
