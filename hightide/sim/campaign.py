@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from hightide.errors import ApiError, ProtocolError
 from hightide.rules import ALL_ON, Rules
+from hightide.sim.chatter import Chatter
+from hightide.sim.churn import Churn
 from hightide.sim.faults.injections import inject
 from hightide.sim.faults.site import Site
 from hightide.sim.history.checks import check_all
@@ -86,7 +88,9 @@ class _Run:
         self.site = Site(world, self.nodes)
         self.history = History(lambda: world.now)
         self.workload = Workload(self.history, bootstrap(plan.brokers), plan.partitions, min(3, plan.brokers))
+        self.churn = Churn(self.workload, world.trace, min(3, plan.brokers))
         self.watcher = Watcher(world.trace, self.nodes, self.workload.acknowledged_ends)
+        self.chatter = Chatter(world.network, world.trace)
         self.effects: Counter[str] = Counter()
 
     # ------------------------------------------------------------------ the story
@@ -131,6 +135,8 @@ class _Run:
             readers.append(client.begin(workload.read(client, world.stream(client.name), jumps=bool(number))))
         observer = world.add_client("observer")
         readers.append(observer.begin(workload.observe(observer)))
+        churner = world.add_client("churner")
+        readers.append(churner.begin(self.churn.run(churner, world.stream("churn"))))
         return producers, readers
 
     async def _strike(self, fault: Fault) -> None:
@@ -141,6 +147,7 @@ class _Run:
     async def _watch(self) -> None:
         while True:
             self.watcher.look()
+            self.chatter.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     # ------------------------------------------------------------------ the end

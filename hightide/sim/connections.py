@@ -71,6 +71,9 @@ class Pipe:
         """Let it travel; it arrives behind everything sent before."""
         network = self._network
         arrival = network.now + self.link.delay()
+        if self.link.held_seconds and isinstance(what, bytes):
+            # After the length a request has its api key, an answer the upper half of a small number.
+            arrival += self.link.held_seconds.get(int.from_bytes(what[4:6]), 0.0)
         if arrival < self._last_arrival:
             arrival = self._last_arrival
         self._last_arrival = arrival

@@ -9,12 +9,16 @@ RETRANSMISSION_SECONDS = 0.2  # TCP's shortest time-out: a lost packet is a late
 class Link:
     """One direction between two hosts."""
 
-    __slots__ = ("_random", "delay_seconds", "is_cut", "loss")
+    __slots__ = ("_random", "delay_seconds", "delivered", "held_seconds", "is_cut", "loss")
 
     def __init__(self, random: Random) -> None:
         self.delay_seconds = DELAY_SECONDS
         self.loss = 0.0
         self.is_cut = False
+        self.delivered = 0
+        """Pieces that arrived so far."""
+        self.held_seconds: dict[int, float] = {}
+        """Requests of these kinds (api keys) take so much longer, and all behind them on their connection."""
         self._random = random
 
     def delay(self) -> float:
@@ -32,3 +36,4 @@ class Link:
         self.delay_seconds = DELAY_SECONDS
         self.loss = 0.0
         self.is_cut = False
+        self.held_seconds = {}

@@ -122,6 +122,10 @@ class SimulatedNetwork:
             link = self._links[source, target] = Link(self._random)
         return link
 
+    def links(self) -> Iterator[tuple[str, str, Link]]:
+        """Every direction that was ever used."""
+        return ((source, target, link) for (source, target), link in self._links.items())
+
     def cut(self, source: str, target: str) -> None:
         """Nothing gets from one host to the other, in this direction."""
         self.link(source, target).is_cut = True
@@ -205,6 +209,7 @@ class SimulatedNetwork:
     def delivered(self, pipe: Pipe, what: bytes | Signal) -> None:
         """Something arrived: a line of the trace."""
         source, target = self._pipes[pipe]
+        pipe.link.delivered += 1
         if isinstance(what, bytes):
             self._trace.note(f"{source}>{target} {len(what)}", crc32(what))
         else:

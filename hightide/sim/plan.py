@@ -35,6 +35,7 @@ KINDS = {
     "client cut": 1,
     "slow network": 1,
     "lossy network": 1,
+    "held messages": 2,
     "reset": 3,
     "clock step": 2,
     "clock drift": 1,

@@ -26,6 +26,7 @@ INJECTIONS: dict[str, Injection] = {
     "client cut": networks.cut_client,
     "slow network": networks.slow_network,
     "lossy network": networks.lossy_network,
+    "held messages": networks.hold_messages,
     "reset": networks.reset,
     "clock step": clocks.step_clock,
     "clock drift": clocks.drift_clock,

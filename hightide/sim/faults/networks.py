@@ -7,6 +7,8 @@ from hightide.sim.faults.site import Site
 
 DELAY_SECONDS_MAX = 5.0
 LOSS_MAX = 0.3
+# Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, AlterPartition, FetchSnapshot, BrokerRegistration, BrokerHeartbeat.
+HELD_KEYS = (1, 52, 53, 54, 56, 59, 62, 63)
 
 
 async def cut(site: Site, random: Random, seconds: float) -> bool:
@@ -67,6 +69,19 @@ async def _worse(site: Site, random: Random, seconds: float, delay: tuple[float,
     for source, target in pairs:
         network.restore(source, target)
     return True
+
+
+async def hold_messages(site: Site, random: Random, seconds: float) -> bool:
+    """Requests of one kind between nodes come late, each by the same time."""
+    network, names = site.world.network, [node.name for node in site.nodes]
+    pairs = [(source, target) for source in names for target in names if source != target]
+    key, held = random.choice(HELD_KEYS), random.random() ** 2 * DELAY_SECONDS_MAX
+    for source, target in pairs:
+        network.link(source, target).held_seconds[key] = held
+    await asyncio.sleep(seconds)
+    for source, target in pairs:
+        network.link(source, target).held_seconds.pop(key, None)
+    return bool(pairs)
 
 
 async def reset(site: Site, random: Random, _: float) -> bool:

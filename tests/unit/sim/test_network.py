@@ -8,6 +8,7 @@ import pytest
 
 from hightide import limits
 from hightide.node.ports import Connection
+from hightide.sim.chatter import Chatter
 from hightide.sim.connections import WINDOW_BYTES
 from hightide.sim.disk import SimulatedDisk
 from hightide.storage.files import FileSlice
@@ -323,3 +324,35 @@ def test_loss_is_delay() -> None:
         assert asyncio.get_running_loop().time() - started > 0.1
 
     play(story, echoes=True)
+
+
+def test_one_kind_of_message_is_held_and_all_behind_it() -> None:
+    async def story(pair: Pair) -> None:
+        client, server = await pair.connected()
+        fetch, vote = (b"".join([key.to_bytes(2), bytes(10)]) for key in (1, 52))
+        pair.world.network.link("client", "server").held_seconds[1] = 3.0
+        client.connection.send([frame(vote)])
+        await asyncio.sleep(0.1)
+        client.connection.send([frame(fetch)])
+        client.connection.send([frame(vote)])
+        await asyncio.sleep(2.8)
+        assert server.frames == [vote]
+        await asyncio.sleep(0.3)
+        assert server.frames == [vote, fetch, vote]
+
+    play(story)
+
+
+def test_who_talks_without_end_is_reported() -> None:
+    async def story(pair: Pair) -> None:
+        client, _ = await pair.connected()
+        chatter = Chatter(pair.world.network, pair.world.trace)
+        for pause, expected in ((0.02, 0), (0.001, 1)):
+            for _ in range(int(1.2 / pause)):
+                client.connection.send([frame(b"me again")])
+                await asyncio.sleep(pause)
+            chatter.look()
+            assert len(pair.world.trace.problems) == expected
+        assert pair.world.trace.problems[0].check == "I33"
+
+    play(story)
