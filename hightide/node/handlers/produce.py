@@ -62,10 +62,9 @@ def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Seq
         fail(node, result, error, topic)
         return _answer(request, acks, [(topic, [result])])
     if acks == ALL and partition.must_wait(appended):
-        result = PartitionResult(index, appended.base_offset, appended.append_time, appended.log_start)
-        parked = ParkedProduce(node, request, [(topic, [result])])
-        parked.expect(partition, 0, result, appended.last_offset + 1)
-        parked.park(timeout_ms)
+        parked = ParkedSingle(node, request, topic, index, appended)
+        partition.wait_for(appended.last_offset + 1, parked, index)
+        node.deadlines.add(parked, max(0, timeout_ms) / 1000)
         return PARKED
     if acks == NONE:
         return NO_ANSWER
@@ -156,8 +155,49 @@ def _refused(request: "Request", produce: Produce, code: ErrorCode) -> Sequence[
     return request.framed(encode_produce_response(request.version, results))
 
 
+class ParkedSingle:
+    """An acks=all request for one partition that waits for its commit, or for its time-out."""
+
+    __slots__ = ("_appended", "_index", "_is_answered", "_node", "_request", "_topic", "deadline_slot")
+
+    def __init__(self, node: "Node", request: "Request", topic: str | bytes, index: int, appended: "Appended") -> None:
+        self._node = node
+        self._request = request
+        self._topic = topic
+        self._index = index
+        self._appended = appended
+        self._is_answered = False
+        self.deadline_slot = -1
+
+    def committed(self, number: int) -> None:  # noqa: ARG002
+        """The batch is committed."""
+        if self._is_answered:
+            return
+        self._is_answered = True
+        self._node.deadlines.remove(self)
+        request = self._request
+        base_offset, _, append_time, log_start, _ = self._appended
+        body = encode_single_produce_response(
+            request.version, self._topic, self._index, base_offset, append_time, log_start
+        )
+        request.answer(request.framed(body))
+
+    def failed(self, number: int, code: ErrorCode) -> None:
+        """The batch will not be committed here."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._node.deadlines.remove(self)
+            result = PartitionResult(number)
+            fail(self._node, result, ApiError(code), self._topic)
+            self._request.answer(_framed(self._request, [(self._topic, [result])]))
+
+    def expired(self) -> None:
+        """Time is up: it may still be committed later, which REQUEST_TIMED_OUT says."""
+        self.failed(self._index, ErrorCode.REQUEST_TIMED_OUT)
+
+
 class ParkedProduce:
-    """An acks=all request that waits for its partitions, or for its time-out."""
+    """An acks=all request that waits for several partitions, or for its time-out."""
 
     __slots__ = ("_left", "_node", "_request", "_results", "deadline_slot")
 
