@@ -72,7 +72,8 @@ def bootstrap(command: Path, tmp_path: Path) -> Iterator[str]:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()
-    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "hightide").rglob("*.py")}
+    packages = (ROOT / "hightide", ROOT / "pyspark_hightide")
+    sources = {str(path.relative_to(ROOT)) for package in packages for path in package.rglob("*.py")}
     information = f"hightide-{__version__}.dist-info/"
     assert {name for name in names if not name.startswith(information)} == sources
     assert f"{information}licenses/LICENSE" in names
