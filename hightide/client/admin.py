@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hightide.client.answers import code_of
 from hightide.client.cluster import Cluster
 from hightide.errors import ApiError, ErrorCode
-from hightide.types import TopicPartition
+from hightide.types import METADATA_TOPIC, TopicPartition
 from hightide.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -37,6 +37,13 @@ from hightide.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
+)
+from hightide.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
 )
 
 BROKERS_CHOICE = -1  # the number of partitions or replicas is up to the broker's defaults
@@ -116,6 +123,23 @@ class Admin:
             if response.error_code:
                 raise ApiError(code_of(response.error_code), response.error_message or "")
             return response
+
+        return await self._cluster.retrying(attempt)
+
+    async def describe_quorum(self) -> DescribeQuorumResponsePartitionData:
+        """The controllers: who leads them, and how far each has the metadata log."""
+        partitions = [DescribeQuorumRequestPartitionData(partition_index=0)]
+        request = DescribeQuorumRequest(
+            topics=[DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=partitions)]
+        )
+
+        async def attempt() -> DescribeQuorumResponsePartitionData:
+            response = await (await self._cluster.any_broker()).call(request, DescribeQuorumResponse)
+            found = [part for topic in response.topics for part in topic.partitions]
+            code = response.error_code or (found[0].error_code if found else ErrorCode.UNKNOWN_SERVER_ERROR)
+            if code:
+                raise ApiError(code_of(code), response.error_message or "the controllers are not known")
+            return found[0]
 
         return await self._cluster.retrying(attempt)
 

@@ -219,7 +219,12 @@ def test_the_cluster(up: Up) -> None:
     status = up.document("cluster", "status")
     assert status["healthy"] is True
     assert status["cluster_id"] == described["cluster_id"]
+    assert status["brokers"] == described["brokers"]
+    (controller,) = status["controllers"]
+    assert (controller["id"], controller["role"], controller["lag"]) == (1, "leader", 0)
+    assert status["replicas"] == up.document("cluster", "replicas")
     assert up.done("cluster", "status", "-o", "name") == "healthy\n"
+    assert {"brokers", "controllers", "replicas"} <= set(up.done("cluster", "status").splitlines())
 
 
 def test_settings_of_a_running_cluster(up: Up) -> None:
