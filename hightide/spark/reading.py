@@ -31,7 +31,7 @@ _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 def read_range(wanted: OffsetRange, options: SourceOptions) -> "Iterator[pa.RecordBatch]":
     """Every record of the range that a reader may see."""
     assert options.client is not None
-    decoder = Decoder(options.columns)
+    decoder = Decoder(options.columns, wanted.partition)
     with BlockingCluster(options.client) as cluster:
         reader = _RangeReader(cluster, wanted, options)
         for fetched, position in reader.fetched():
