@@ -8,6 +8,9 @@ when it fails. With racks, the list alternates between racks and followers take 
 Load-aware: the leader goes where the fewest leaders are, followers where the fewest replicas are, racks that the
 partition lacks first; ties go round the list.
 
+Consistent-hash: every partition ranks all brokers by a hash of its own and takes the first, racks that it lacks first
+(rendezvous hashing). A broker more or less changes about one n-th of the assignments, and no other (N12).
+
 Placement is a function of its arguments (T12). `start` is one of them: successive topics are given successive ones.
 """
 
@@ -77,10 +80,37 @@ def load_aware(
     return placed
 
 
+def consistent_hash(
+    candidates: Sequence[Candidate], partitions: range, replication_factor: int, start: int
+) -> list[list[int]]:
+    """The strategy that moves least when brokers come and go; even only on average."""
+    check_replication_factor(len(candidates), replication_factor)
+    return [_by_rank(candidates, start, partition, replication_factor) for partition in partitions]
+
+
+def _by_rank(candidates: Sequence[Candidate], start: int, partition: int, replication_factor: int) -> list[int]:
+    ranked = sorted(candidates, key=lambda candidate: _rank(start, partition, candidate.broker_id))
+    chosen: list[Candidate] = []
+    racks: set[str | None] = set()
+    for candidate in ranked:  # the best of each rack first
+        if candidate.rack is None or candidate.rack not in racks:
+            chosen.append(candidate)
+            racks.add(candidate.rack)
+    chosen += [candidate for candidate in ranked if candidate not in chosen]
+    return [candidate.broker_id for candidate in chosen[:replication_factor]]
+
+
+def _rank(start: int, partition: int, broker_id: int) -> bytes:
+    from hashlib import blake2b
+
+    return blake2b(b"%d/%d/%d" % (start, partition, broker_id), digest_size=8).digest()
+
+
 PLACEMENTS: Final[dict[str, Placement]] = {
     "rack-aware": round_robin,
     "round-robin": plain_round_robin,
     "load-aware": load_aware,
+    "consistent-hash": consistent_hash,
 }
 
 

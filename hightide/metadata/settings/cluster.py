@@ -26,7 +26,7 @@ CLUSTER_OWN_DEFAULTS: Final = {
 }
 CLUSTER_DEV_PROFILE: Final = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000"}
 CREATE_WAITS: Final = ("none", "leaders", "all")
-PLACEMENT_NAMES: Final = ("rack-aware", "round-robin", "load-aware")
+PLACEMENT_NAMES: Final = ("rack-aware", "round-robin", "load-aware", "consistent-hash")
 
 
 def _fixed(name: str, kind: SettingType, default: str | None, what: str, check: Check | None = None) -> Setting:
@@ -229,7 +229,8 @@ def controller_settings() -> Iterable[Setting]:
         STRING,
         "rack-aware",
         "Where new replicas go: round-robin, rack-aware (the same over alternating racks), load-aware (fewest "
-        "replicas and leaders first), or module:function for a strategy of your own.",
+        "replicas and leaders first), consistent-hash (a broker more or less moves least), or module:function for a "
+        "strategy of your own.",
         check_placement,
     )
     yield _fixed(

@@ -14,6 +14,7 @@ from hightide.metadata.placement import (
     Placement,
     alternate_racks,
     check_placed,
+    consistent_hash,
     load_aware,
     placement_named,
     plain_round_robin,
@@ -21,6 +22,9 @@ from hightide.metadata.placement import (
 )
 from hightide.wire.messages.create_topics import CreatableTopic
 from tests.metadata_quorum import Quorum
+
+
+EVEN = {name: strategy for name, strategy in PLACEMENTS.items() if strategy is not consistent_hash}
 
 
 def brokers(count: int) -> list[Candidate]:
@@ -112,9 +116,9 @@ def test_what_cannot_be_placed_is_an_error(count: int, factor: int, what: str) -
 
 
 @pytest.mark.covers("T12", "T13")
-@pytest.mark.parametrize("strategy", PLACEMENTS.values(), ids=PLACEMENTS)
+@pytest.mark.parametrize("strategy", EVEN.values(), ids=EVEN)
 @pytest.mark.parametrize(("count", "partitions", "factor"), [(3, 3, 3), (3, 6, 2), (5, 10, 3), (1, 3, 1), (5, 50, 3)])
-def test_every_strategy_is_even_on_an_empty_cluster(
+def test_strategies_that_count_are_even_on_an_empty_cluster(
     strategy: Placement, count: int, partitions: int, factor: int
 ) -> None:
     placed = strategy(brokers(count), range(partitions), factor, 0)
@@ -143,6 +147,25 @@ def test_plain_round_robin_does_not_look_at_racks() -> None:
     assert round_robin(same, range(1), 2, 0) == [[1, 3]]
 
 
+@pytest.mark.covers("C7", "N12")
+def test_consistent_hash_moves_about_one_nth_when_a_broker_comes_or_goes() -> None:
+    before = consistent_hash(brokers(5), range(1000), 3, 7)
+    check_placed(before, brokers(5), range(1000), 3)
+    assert before == consistent_hash(list(reversed(brokers(5))), range(1000), 3, 7)
+    assert min(Counter(broker for replicas in before for broker in replicas).values()) > 500  # of 600 on average
+    after = consistent_hash(brokers(6), range(1000), 3, 7)
+    moved = sum(len(set(new) - set(old)) for old, new in zip(before, after, strict=True))
+    assert 0.8 * 3000 / 6 < moved < 1.2 * 3000 / 6
+    assert all(set(new) - set(old) <= {6} for old, new in zip(before, after, strict=True))
+
+
+def test_consistent_hash_takes_racks_that_are_missing_first() -> None:
+    candidates = [Candidate(1, "a"), Candidate(2, "a"), Candidate(3, "b")]
+    for replicas in consistent_hash(candidates, range(20), 2, 0):
+        assert 3 in replicas
+
+
+@pytest.mark.covers("C7", "T17")
 def test_the_strategy_of_the_cluster_and_of_one_topic() -> None:
     quorum = Quorum({"hightide.placement": "load-aware"})
     quorum.start(1, 2)
