@@ -23,7 +23,6 @@ from hightide.metadata.placement import (
 from hightide.wire.messages.create_topics import CreatableTopic
 from tests.metadata_quorum import Quorum
 
-
 EVEN = {name: strategy for name, strategy in PLACEMENTS.items() if strategy is not consistent_hash}
 
 
