@@ -10,6 +10,7 @@ from typing import Any
 
 SOURCES = Path(__file__).parent
 BUILT = SOURCES.parent / ".bench"
+RUN_SECONDS_MAX = 180  # of a program that takes seconds: whatever it waits for does not come
 
 
 class FailedError(Exception):
@@ -23,7 +24,8 @@ class MissingError(Exception):
 def build(name: str) -> Path:
     """The compiled program of bench/<name>.c."""
     source, program = SOURCES / f"{name}.c", BUILT / name
-    if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
+    newest = max(part.stat().st_mtime for part in (source, *SOURCES.glob("*.h")))
+    if program.exists() and program.stat().st_mtime > newest:
         return program
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -32,9 +34,8 @@ def build(name: str) -> Path:
             "on Debian, 'apt-get install gcc libc6-dev' brings one."
         )
     BUILT.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [compiler, "-O2", "-Wall", "-o", program, source, "-ldl"], capture_output=True, text=True, check=False
-    )
+    command = [compiler, "-O2", "-Wall", "-pthread", "-o", str(program), str(source), "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MissingError(f"{source.name} does not compile with {compiler}:\n{done.stderr}")
     return program
@@ -58,7 +59,13 @@ def librdkafka() -> str:
 
 def run_program(*arguments: object) -> dict[str, Any]:
     """Run a program that prints one JSON object."""
-    done = subprocess.run([str(argument) for argument in arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            [str(argument) for argument in arguments],
+            capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise FailedError(f"{arguments[0]} is not done after {RUN_SECONDS_MAX} s") from None
     if done.returncode:
         raise FailedError(f"{arguments[0]} failed: {done.stderr.strip()}")
     result: dict[str, Any] = json.loads(done.stdout)

@@ -1,84 +1,25 @@
 /* Produces messages of one size through librdkafka as fast as it can, and times it.
  *
- * The library is opened at run time with our own prototypes of its stable C interface, so neither headers nor a -dev
- * package are needed: the copy inside the confluent-kafka wheel does. Payloads are not copied and only failures are
- * reported back, so that the client costs as little as it can; the same program runs against the in-process mock.
+ * Payloads are not copied and only failures are reported back, so that the client costs as little as it can; the same
+ * program runs against the in-process mock. Partitions get chunks of messages in turn. CHUNK 0 lets batches fill up to
+ * a megabyte; any other number is how many messages a chunk and a batch have, so that batches stay alike however many
+ * partitions there are. Without a codec all messages are one payload; with one they are thousands of different ones,
+ * half of each random, or they would shrink to nothing.
  *
- *   rdkafka_producer LIBRARY BOOTSTRAP|mock TOPIC MESSAGES WARMUP MESSAGE_BYTES ACKS BROKER_PID
+ *   rdkafka_producer LIBRARY BOOTSTRAP|mock TOPIC PARTITIONS MESSAGES WARMUP MESSAGE_BYTES ACKS CODEC CHUNK PIDS
  *
- * Prints one JSON object. BROKER_PID (0: none) is whose CPU clock is read at the start and at the end of the timed part.
+ * Prints one JSON object. PIDS (0: none) are whose CPU clocks are read at the start and at the end of the timed part.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "rdkafka.h"
 
-#define PRODUCER 0
-#define CONFIG_OK 0
-#define QUEUE_FULL (-184)
-#define CHUNK 500
-#define FLUSH_MS 120000
-
-typedef struct rd_kafka_s rd_kafka_t;
-typedef struct rd_kafka_topic_s rd_kafka_topic_t;
-typedef struct rd_kafka_conf_s rd_kafka_conf_t;
-typedef struct rd_kafka_topic_conf_s rd_kafka_topic_conf_t;
-typedef struct {
-    int err;
-    rd_kafka_topic_t *rkt;
-    int32_t partition;
-    void *payload;
-    size_t len;
-    void *key;
-    size_t key_len;
-    int64_t offset;
-    void *private_data;
-} message_t;
-
-static rd_kafka_conf_t *(*conf_new)(void);
-static int (*conf_set)(rd_kafka_conf_t *, const char *, const char *, char *, size_t);
-static void (*conf_set_dr_msg_cb)(rd_kafka_conf_t *, void (*)(rd_kafka_t *, const message_t *, void *));
-static rd_kafka_t *(*kafka_new)(int, rd_kafka_conf_t *, char *, size_t);
-static rd_kafka_topic_t *(*topic_new)(rd_kafka_t *, const char *, rd_kafka_topic_conf_t *);
-static int (*produce_batch)(rd_kafka_topic_t *, int32_t, int, message_t *, int);
-static int (*kafka_poll)(rd_kafka_t *, int);
-static int (*kafka_flush)(rd_kafka_t *, int);
-static const char *(*err2str)(int);
-static const char *(*version_str)(void);
+#define CHUNK_MAX 500
+#define PAYLOADS 4096 /* together far more than a codec's window */
 
 static long failures;
-
-static void fail(const char *what, const char *why) {
-    fprintf(stderr, "rdkafka_producer: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void *symbol(void *library, const char *name) {
-    void *found = dlsym(library, name);
-    if (!found)
-        fail("librdkafka has no", name);
-    return found;
-}
-
-static void load(const char *path) {
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library)
-        fail("librdkafka can't be opened", dlerror());
-    *(void **)&conf_new = symbol(library, "rd_kafka_conf_new");
-    *(void **)&conf_set = symbol(library, "rd_kafka_conf_set");
-    *(void **)&conf_set_dr_msg_cb = symbol(library, "rd_kafka_conf_set_dr_msg_cb");
-    *(void **)&kafka_new = symbol(library, "rd_kafka_new");
-    *(void **)&topic_new = symbol(library, "rd_kafka_topic_new");
-    *(void **)&produce_batch = symbol(library, "rd_kafka_produce_batch");
-    *(void **)&kafka_poll = symbol(library, "rd_kafka_poll");
-    *(void **)&kafka_flush = symbol(library, "rd_kafka_flush");
-    *(void **)&err2str = symbol(library, "rd_kafka_err2str");
-    *(void **)&version_str = symbol(library, "rd_kafka_version_str");
-}
+static char *payloads;
+static size_t payload_bytes;
+static long payload_count, payload_next;
+static int partitions, partition_next, chunk_messages;
 
 static void on_delivery(rd_kafka_t *kafka, const message_t *message, void *opaque) {
     (void)kafka;
@@ -87,35 +28,39 @@ static void on_delivery(rd_kafka_t *kafka, const message_t *message, void *opaqu
         fprintf(stderr, "rdkafka_producer: not delivered: %s\n", err2str(message->err));
 }
 
-static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {
-    char error[512];
-    if (conf_set(conf, key, value, error, sizeof error) != CONFIG_OK)
-        fail(key, error);
+static void make_payloads(const char *codec) {
+    payload_count = strcmp(codec, "none") == 0 ? 1 : PAYLOADS;
+    payloads = malloc((size_t)payload_count * payload_bytes);
+    uint32_t random = 2463534242u;
+    for (size_t i = 0; i < (size_t)payload_count * payload_bytes; i++) {
+        random ^= random << 13;
+        random ^= random >> 17;
+        random ^= random << 5;
+        size_t place = i % payload_bytes;
+        int plain = payload_count == 1 || place < payload_bytes / 2;
+        payloads[i] = plain ? (char)('a' + place % 26) : (char)random;
+    }
 }
 
-static double seconds(clockid_t clock) {
-    struct timespec now;
-    if (clock_gettime(clock, &now))
-        fail("clock_gettime", "the process is gone");
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+static message_t next_message(void) {
+    char *payload = payloads + (size_t)payload_next * payload_bytes;
+    payload_next = (payload_next + 1) % payload_count;
+    return (message_t){.payload = payload, .len = payload_bytes};
 }
 
-/* The CPU clock of a whole process, dead threads included: what clock_getcpuclockid() computes. */
-static double cpu_of(pid_t pid) { return pid ? seconds((clockid_t)((~(unsigned)pid) << 3 | 2)) : 0.0; }
-
-static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, char *payload, size_t bytes, long count) {
-    static message_t chunk[CHUNK];
+static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, long count) {
+    static message_t chunk[CHUNK_MAX];
     while (count > 0) {
-        int filled = count < CHUNK ? (int)count : CHUNK;
+        int filled = count < chunk_messages ? (int)count : chunk_messages;
         for (int i = 0; i < filled; i++)
-            chunk[i] = (message_t){.payload = payload, .len = bytes};
+            chunk[i] = next_message();
         int waiting = filled;
         while (waiting > 0) {
             int kept = 0;
-            produce_batch(topic, 0, 0, chunk, waiting);
+            produce_batch(topic, partition_next, 0, chunk, waiting);
             for (int i = 0; i < waiting; i++) {
                 if (chunk[i].err == QUEUE_FULL)
-                    chunk[kept++] = (message_t){.payload = payload, .len = bytes};
+                    chunk[kept++] = (message_t){.payload = chunk[i].payload, .len = payload_bytes};
                 else if (chunk[i].err)
                     fail("produce", err2str(chunk[i].err));
             }
@@ -123,6 +68,7 @@ static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, char *payload, s
                 usleep(500); /* the queue holds far more than the wire takes in that time */
             waiting = kept;
         }
+        partition_next = (partition_next + 1) % partitions;
         kafka_poll(kafka, 0);
         count -= filled;
     }
@@ -132,50 +78,46 @@ static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, char *payload, s
 }
 
 int main(int argc, char **argv) {
-    if (argc != 9)
-        fail("usage", "LIBRARY BOOTSTRAP|mock TOPIC MESSAGES WARMUP MESSAGE_BYTES ACKS BROKER_PID");
-    long messages = atol(argv[4]), warmup = atol(argv[5]);
-    size_t bytes = (size_t)atol(argv[6]);
-    pid_t broker = (pid_t)atol(argv[8]);
-    char error[512];
+    if (argc != 12)
+        fail("usage", "LIBRARY BOOTSTRAP|mock TOPIC PARTITIONS MESSAGES WARMUP MESSAGE_BYTES ACKS CODEC CHUNK PIDS");
+    partitions = atoi(argv[4]);
+    long messages = atol(argv[5]), warmup = atol(argv[6]);
+    payload_bytes = (size_t)atol(argv[7]);
+    chunk_messages = atoi(argv[10]) ? atoi(argv[10]) : CHUNK_MAX;
+    if (partitions < 1 || chunk_messages < 1 || chunk_messages > CHUNK_MAX)
+        fail("usage", "PARTITIONS and CHUNK");
+    watch_brokers(argv[11]);
 
     load(argv[1]);
-    rd_kafka_conf_t *conf = conf_new();
-    if (strcmp(argv[2], "mock") == 0)
-        set(conf, "test.mock.num.brokers", "1");
-    else
-        set(conf, "bootstrap.servers", argv[2]);
-    set(conf, "acks", argv[7]);
+    rd_kafka_conf_t *conf = configuration(argv[2]);
+    set(conf, "acks", argv[8]);
+    set(conf, "compression.codec", argv[9]);
     set(conf, "linger.ms", "5");
     set(conf, "queue.buffering.max.messages", "200000");
     set(conf, "queue.buffering.max.kbytes", "1000000");
-    set(conf, "batch.num.messages", "100000"); /* batch.size, 1 MB, is the bound */
+    /* Without a number of our own batch.size, 1 MB, is the bound. */
+    set(conf, "batch.num.messages", atoi(argv[10]) ? argv[10] : "100000");
     set(conf, "delivery.report.only.error", "true");
     set(conf, "message.timeout.ms", "60000");
-    set(conf, "log_level", "3"); /* the notice that the mock is on is none */
     conf_set_dr_msg_cb(conf, on_delivery);
-    rd_kafka_t *kafka = kafka_new(PRODUCER, conf, error, sizeof error);
-    if (!kafka)
-        fail("rd_kafka_new", error);
-    rd_kafka_topic_t *topic = topic_new(kafka, argv[3], NULL);
-    if (!topic)
-        fail("rd_kafka_topic_new", argv[3]);
-    char *payload = malloc(bytes);
-    for (size_t i = 0; i < bytes; i++)
-        payload[i] = (char)('a' + i % 26);
+    rd_kafka_t *kafka = client(PRODUCER, conf);
+    rd_kafka_topic_t *topic = topic_of(kafka, argv[3]);
+    make_payloads(argv[9]);
 
-    produce(kafka, topic, payload, bytes, warmup);
-    double broker_cpu = cpu_of(broker), client_cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    double cpu_before[BROKERS_MAX], cpu_after[BROKERS_MAX];
+    produce(kafka, topic, warmup);
+    read_broker_cpu(cpu_before);
+    double client_cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     double started = seconds(CLOCK_MONOTONIC);
-    produce(kafka, topic, payload, bytes, messages);
+    produce(kafka, topic, messages);
     double elapsed = seconds(CLOCK_MONOTONIC) - started;
-    broker_cpu = cpu_of(broker) - broker_cpu;
+    read_broker_cpu(cpu_after);
     client_cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - client_cpu;
     if (failures)
         fail("delivery", "messages failed");
-    printf("{\"seconds\": %.6f, \"bytes\": %ld, \"broker_cpu_seconds\": %.6f, \"client_cpu_seconds\": %.6f, "
-           "\"library\": \"%s\"}\n",
-           elapsed, messages * (long)bytes, broker_cpu, client_cpu, version_str());
+    printf("{\"seconds\": %.6f, \"messages\": %ld, \"bytes\": %ld, ", elapsed, messages, messages * (long)payload_bytes);
+    print_broker_cpu(cpu_before, cpu_after);
+    printf("\"client_cpu_seconds\": %.6f, \"library\": \"%s\"}\n", client_cpu, version_str());
     fflush(stdout);
     _exit(0); /* destroying the mock takes as long as the run and tells nothing */
 }

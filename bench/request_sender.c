@@ -1,9 +1,10 @@
 /* Sends one prepared request again and again over many connections, one outstanding on each, and times the answers.
  *
- *   request_sender PORT CONNECTIONS REQUESTS WARMUP FRAME_FILE ERROR_POSITION SERVER_PID
+ *   request_sender PORT CONNECTIONS REQUESTS WARMUP FRAME_FILE ERROR_POSITION PIDS
  *
  * FRAME_FILE holds one whole frame with its length. ERROR_POSITION is where in an answer (after its length) the int16
- * error code lies; -1 looks at nothing. Prints one JSON object; SERVER_PID's CPU clock is read around the timed part.
+ * error code lies; -1 looks at nothing. Prints one JSON object; PIDS, as in 1,2,3, are whose CPU clocks are read around
+ * the timed part: the server's, and its followers'.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -46,8 +47,15 @@ static double seconds(clockid_t clock) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* The CPU clock of a whole process, dead threads included: what clock_getcpuclockid() computes. */
-static double cpu_of(pid_t pid) { return pid ? seconds((clockid_t)((~(unsigned)pid) << 3 | 2)) : 0.0; }
+/* The CPU clocks of whole processes, dead threads included: what clock_getcpuclockid() computes. */
+static double cpu_of(const char *pids) {
+    double total = 0.0;
+    for (const char *next = pids; next; next = strchr(next, ',')) {
+        next += *next == ',';
+        total += seconds((clockid_t)((~(unsigned)atol(next)) << 3 | 2));
+    }
+    return total;
+}
 
 static int ascending(const void *left, const void *right) {
     double a = *(const double *)left, b = *(const double *)right;
@@ -113,10 +121,10 @@ static int receive(connection_t *connection, long error_position) {
 
 int main(int argc, char **argv) {
     if (argc != 8)
-        fail("usage", "PORT CONNECTIONS REQUESTS WARMUP FRAME_FILE ERROR_POSITION SERVER_PID");
+        fail("usage", "PORT CONNECTIONS REQUESTS WARMUP FRAME_FILE ERROR_POSITION PIDS");
     int port = atoi(argv[1]), connections = atoi(argv[2]);
     long requests = atol(argv[3]), warmup = atol(argv[4]), error_position = atol(argv[6]);
-    pid_t server = (pid_t)atol(argv[7]);
+    const char *server = argv[7];
     FILE *file = fopen(argv[5], "rb");
     if (!file)
         fail(argv[5], strerror(errno));

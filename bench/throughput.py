@@ -21,6 +21,7 @@ ACKS = ("1", "all")
 SHARE_OF_MOCK = Goal(0.75, at_least=True)
 TIMES_THE_FLOOR = Goal(1.3, at_least=False)
 MEGABYTES_MIN, MEGABYTES_MAX = 20, 1_000
+ONE_PARTITION, NO_CODEC, FULL_BATCHES = 1, "none", 0
 SPARE_MEGABYTES = 300  # what client, mock and broker use beside the bytes of the run
 
 
@@ -121,10 +122,11 @@ class Throughput:
                 result = self._produce(broker.address, acks, broker.pid)
             megabytes = result["bytes"] / 1e6
             broker.expect_records(TOPIC, result["bytes"] // MESSAGE_BYTES + WARMUP_MESSAGES)
-        return megabytes / result["seconds"], result["broker_cpu_seconds"] * 1e3 / megabytes, seen.disturbance
+        return megabytes / result["seconds"], sum(result["broker_cpu_seconds"]) * 1e3 / megabytes, seen.disturbance
 
     def _produce(self, address: str, acks: str, pid: int) -> dict[str, Any]:
         messages = self._megabytes * 1_000_000 // MESSAGE_BYTES
         return run_program(
-            self._producer, self._library, address, TOPIC, messages, WARMUP_MESSAGES, MESSAGE_BYTES, acks, pid
+            self._producer, self._library, address, TOPIC, ONE_PARTITION, messages, WARMUP_MESSAGES, MESSAGE_BYTES,
+            acks, NO_CODEC, FULL_BATCHES, pid,
         )  # fmt: skip

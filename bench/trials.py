@@ -4,6 +4,7 @@ Laws: a run that something disturbed, or around which the reference itself chang
 figure only with enough runs left that agree with each other; otherwise it says why it prints none.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 
@@ -61,20 +62,23 @@ class Row:
     trials: list[Trial] = field(default_factory=list)
 
     def verdict(self, runs_needed: int) -> Figure | Refusal:
-        good = [trial.value for trial in self.trials if trial.disturbance is None]
-        left_out = len(self.trials) - len(good)
-        if len(good) < runs_needed:
-            return Refusal(f"{len(good)} of {len(self.trials)} runs undisturbed, {runs_needed} needed{self._causes()}")
-        middle = median(good)
-        if len(good) > 1:
-            low, _, high = quantiles(good, n=4, method="inclusive")
-            if high - low > SPREAD_MAX * middle:
-                return Refusal(f"the middle half of {len(good)} runs spreads over {(high - low) / middle:.0%}")
-        return Figure(middle, min(good), max(good), len(good), left_out)
+        return verdict(self.trials, runs_needed)
 
-    def _causes(self) -> str:
-        causes = [trial.disturbance for trial in self.trials if trial.disturbance is not None]
-        return f" (the last: {causes[-1]})" if causes else ""
+
+def verdict(trials: Sequence[Trial], runs_needed: int, spread_max: float = SPREAD_MAX) -> Figure | Refusal:
+    """What the runs of a row say together."""
+    good = [trial.value for trial in trials if trial.disturbance is None]
+    left_out = len(trials) - len(good)
+    if len(good) < runs_needed:
+        causes = [trial.disturbance for trial in trials if trial.disturbance is not None]
+        last = f" (the last: {causes[-1]})" if causes else ""
+        return Refusal(f"{len(good)} of {len(trials)} runs undisturbed, {runs_needed} needed{last}")
+    middle = median(good)
+    if len(good) > 1:
+        low, _, high = quantiles(good, n=4, method="inclusive")
+        if high - low > spread_max * middle:
+            return Refusal(f"the middle half of {len(good)} runs spreads over {(high - low) / middle:.0%}")
+    return Figure(middle, min(good), max(good), len(good), left_out)
 
 
 def compared(
