@@ -50,6 +50,14 @@ PROPOSAL_RETRY_SECONDS = 1.0  # an in-sync set is proposed again until the metad
 PRODUCER_BATCHES_KEPT = 5  # R11: as many as an idempotent producer may have in flight
 PRODUCERS_PER_PARTITION_MAX = 100_000  # above it the one unheard longest is forgotten
 
+# Groups.
+GROUP_MEMBERS_MAX = 10_000  # of one group, those with a handed-out id included; group.max.size lowers it
+GROUPS_PER_COORDINATOR_MAX = 100_000  # of one partition of __consumer_offsets; above it new ones are told to ask again
+GROUP_METADATA_BYTES_MAX = 16 * MIB  # what all members of a group say of themselves; a record of it has to fit a batch
+GROUP_PROTOCOLS_MAX = 100  # that one member may offer: clients have up to five
+OFFSETS_PER_COORDINATOR_MAX = 1_000_000  # committed offsets in one partition's memory: some 300 MiB
+GROUP_LOAD_PIECE_BYTES = 128 * KIB  # of a coordinator's log, replayed in one go: about 4 ms of the loop
+
 # Disk.
 RESERVE_BYTES = 64 * MIB  # kept for the metadata log, votes, checkpoints and marks when the disk is full (R10)
 READ_ONLY_BELOW_BYTES = 16 * MIB  # free space is asked once a second; what a fast disk takes meanwhile meets ENOSPC

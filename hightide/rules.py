@@ -64,6 +64,12 @@ class Rules:
     r11_duplicates_park: bool = True
     r13_empty_above_high_watermark: bool = True
     r13_high_watermark_after_append: bool = True
+    r14_answer_after_commit: bool = True
+    r14_fence_generations: bool = True
+    r14_fence_instances: bool = True
+    r14_static_changes_are_stored: bool = True
+    r14_load_to_the_end: bool = True
+    r14_state_ends_with_leadership: bool = True
     r16_lease: bool = True
     r16_lease_after_replay: bool = True
     r16_lease_ages: bool = True

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
 METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})  # what brokers write for themselves
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 NO_BROKER = -1
 NO_EPOCH = -1

@@ -148,6 +148,8 @@ class Assignments:
         if partition is not None:
             partition.take_role(wanted, image.brokers)
             self._node.fetchers.follow(partition)
+            if partition.is_internal:
+                self._node.coordinators.role_taken(partition)
 
     def _open(self, image: "Image", topic: "Topic", index: int) -> Partition | None:
         """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17).
@@ -204,6 +206,8 @@ class Assignments:
                 del self.by_topic[partition.topic]
             partition.go_offline("the topic was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._node.fetchers.forget(partition)
+            if partition.is_internal:
+                self._node.coordinators.role_taken(partition)
             self._world.commits.forget(partition)
             key = TopicPartition(partition.topic, partition.index)
             partition.log.delete(self._node.entropy.token(16).hex())

@@ -42,6 +42,7 @@ class Housekeeping:
         self._every(FLUSH_SECONDS, self._flush)
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
+        self._every(settings.offsets_retention_check_interval_ms / 1000, self._node.coordinators.expire)
         if settings.connections_max_idle_ms > 0:
             self._every(max(1.0, settings.connections_max_idle_ms / 4000), self.close_idle)
 

@@ -26,6 +26,7 @@ from hightide.node.broker_lifecycle import BrokerLifecycle
 from hightide.node.checkpoints import Checkpointed, Checkpoints
 from hightide.node.commits import GroupCommit
 from hightide.node.controller_link import ControllerLink
+from hightide.node.coordinators import Coordinators
 from hightide.node.fetch_sessions import FetchSessions
 from hightide.node.housekeeping import Housekeeping
 from hightide.node.in_sync_changes import InSyncChanges
@@ -118,6 +119,7 @@ class Node:
         self.controller_link = ControllerLink(self)
         self.fetchers = ReplicaFetchers(self)
         self.in_sync_changes = InSyncChanges(self)
+        self.coordinators = Coordinators(self)
 
     # ------------------------------------------------------------------ start
 
@@ -296,6 +298,7 @@ class Node:
             listener.close()
         for fetch in list(self.parked_fetches):
             fetch.expired()
+        self.coordinators.stop()
         self.metadata.quorum.resign()
         for session in list(self._sessions):
             session.stop()
@@ -411,6 +414,8 @@ class Node:
             self._hurry_followers()
         if delta.brokers:
             self.assignments.brokers_changed()
+        if delta.topics_deleted:
+            self.coordinators.topics_deleted()
 
     def metadata_applied(self) -> None:
         """Roles were taken: tell the controller, for whom creators of topics may wait (C9)."""
@@ -432,6 +437,7 @@ class Node:
             image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT),
             image.settings_of(ResourceType.BROKER, str(self.settings.node_id)),
         )
+        self.coordinators.configure()
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:
         request = AllocateProducerIdsRequest(broker_id=self.settings.node_id, broker_epoch=self.broker_epoch)

@@ -42,7 +42,7 @@ from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.replica import CommitRule, Replica
 from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
-from hightide.types import TopicPartition
+from hightide.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Broker
@@ -106,8 +106,8 @@ class Partition:
 
     __slots__ = (
         "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
-        "is_synced_only", "log", "offline_code", "offline_reason", "on_synced", "replica", "replica_waiters",
-        "topic", "topic_id",
+        "is_internal", "is_synced_only", "log", "offline_code", "offline_reason", "on_synced", "replica",
+        "replica_waiters", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +124,7 @@ class Partition:
         self.index = opened.partition
         self.log = opened
         self.is_synced_only = synced_only
+        self.is_internal = opened.topic in INTERNAL_TOPICS
         self.replica = Replica(
             world.node_id,
             CommitRule.IN_SYNC,
@@ -232,10 +233,12 @@ class Partition:
 
     # ------------------------------------------------------------------ writing
 
-    def append(self, records: memoryview, acks: int, now_ms: int) -> Appended:
+    def append(self, records: memoryview, acks: int, now_ms: int, *, internal: bool = False) -> Appended:
         """Append a client's batch. What it takes to be committed begins before this returns."""
         replica = self.replica
         if self.offline_reason is not None or not replica.is_leader:
+        if self.is_internal and not internal:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is written by its coordinators only")
             self.check_leader()
         if acks == -1 and not replica.has_enough_in_sync:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)

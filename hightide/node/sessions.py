@@ -35,7 +35,7 @@ NO_ANSWER: tuple[Part, ...] = ()  # acks=0
 class Request:
     """One request on its way. Handlers of the hot path read `body`, which dies when the handler returns."""
 
-    __slots__ = ("api", "body", "client_id_length", "correlation_id", "parts", "session", "size", "version")
+    __slots__ = ("api", "body", "correlation_id", "frame", "parts", "session", "size", "version")
 
     def __init__(
         self, session: "Session", api: Api, version: int, correlation_id: int, body: memoryview, size: int
@@ -47,6 +47,14 @@ class Request:
         self.body = body
         self.size = size
         self.parts: Sequence[Part] | None = None
+        self.frame = body
+        """The whole request, while its handler runs: set for all but the hot path."""
+
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself; readable while the handler runs."""
+        length = _HEADER(self.frame)[3]
+        return "" if length < 0 else bytes(self.frame[10 : 10 + length]).decode("utf-8", "replace")
 
     def framed(self, body: bytes) -> list[Part]:
         """The frame of an answer whose body is in memory."""
@@ -102,7 +110,7 @@ class Session:
             if request is None:
                 return
             api = request.api
-            parts = api.handle(self.node, request) if api.is_raw else self._handle_message(api, request)
+            parts = api.handle(self.node, request) if api.is_raw else self._handle_message(api, request, data)
         except ProtocolError as error:
             self.node.stats.protocol_errors += 1
             log.warning("closed %s: %s", self.connection.peer, error)
@@ -141,10 +149,13 @@ class Session:
             raise ProtocolError("a client id is longer than its frame")
         return Request(self, api, version, correlation_id, data[position:], len(data))
 
-    def _handle_message(self, api: Api, request: Request) -> Sequence[Part] | None:
+    def _handle_message(self, api: Api, request: Request, data: memoryview) -> Sequence[Part] | None:
+        request.frame = data
         # Bytes behind the message are ignored, as Kafka does: librdkafka appends some to Metadata for all topics.
         message = request_class(api.key).read(Reader(request.body), request.version)
         result = api.handle(self.node, message, request)
+        if result is None:
+            return PARKED
         if isinstance(result, Coroutine):
             self.node.spawn(self._finish(request, result))
             return PARKED
@@ -176,7 +187,7 @@ class Session:
     # ------------------------------------------------------------------ waiting
 
     def _park(self, request: Request) -> None:
-        request.body = request.body[:0]
+        request.body = request.frame = request.body[:0]
         self._queue.append(request)
         if request.api.key == PRODUCE:
             self._parked_bytes += request.size

@@ -268,6 +268,7 @@ def _cluster_settings(controllers: list[LocalNode], count: int) -> dict[str, str
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(f"{node.id}@{node.host}:{ports[node.id]}" for node in controllers),
         "hightide.cluster.id": format_uuid(os.urandom(16)),
+        "offsets.topic.replication.factor": str(min(3, count)),
     }
     if count >= 3:
         shared |= {"default.replication.factor": "3", "min.insync.replicas": "2"}

@@ -84,6 +84,9 @@ def _is_free(host: str, port: int) -> bool:
     return sock is not None
 
 
+OFFSETS_PARTITIONS = 6  # of __consumer_offsets: a test has few groups, and begins sooner without Kafka's 50
+
+
 def node_settings(
     place: Place, places: list[Place], controllers: int, cluster_id: str, data_directory: str
 ) -> dict[str, str]:
@@ -98,6 +101,8 @@ def node_settings(
         "hightide.cluster.id": cluster_id,
         "hightide.profile": "dev",
         "default.replication.factor": str(min(3, count)),
+        "offsets.topic.replication.factor": str(min(3, count)),
+        "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
         "min.insync.replicas": "2" if count >= 3 else "1",
     }
     if count > 1:

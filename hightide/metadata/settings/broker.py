@@ -32,6 +32,7 @@ from hightide.metadata.settings.definition import (
     one_of,
     only,
 )
+from hightide.metadata.settings.groups import GROUPS_DEV_PROFILE, group_settings
 from hightide.metadata.settings.listeners import (
     check_advertised,
     check_brokers,
@@ -58,7 +59,7 @@ OWN_DEFAULTS: Final = {
 }
 PROFILES: Final[dict[str, dict[str, str]]] = {
     "standard": {},
-    "dev": {"log.segment.delete.delay.ms": "1000", **CLUSTER_DEV_PROFILE},
+    "dev": {"log.segment.delete.delay.ms": "1000", **CLUSTER_DEV_PROFILE, **GROUPS_DEV_PROFILE},
 }
 
 
@@ -227,6 +228,7 @@ BROKER_SETTINGS: Final[dict[str, Setting]] = {
         session_settings,
         replication_settings,
         controller_settings,
+        group_settings,
         _topics,
         _logs,
     )

@@ -76,6 +76,17 @@ class BrokerSettings:
     create_wait: str
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_initial_rebalance_delay_ms: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
     max_connections: int
     max_connections_per_ip: int
     connections_max_idle_ms: int

@@ -1,9 +1,8 @@
 """FindCoordinator (10), versions 0-6: who coordinates a group or a transactional id.
 
-There is no coordinator yet, and COORDINATOR_NOT_AVAILABLE says so in the one way that every client understands: it asks
-again later. The API is served all the same because librdkafka compresses with lz4 only where it is (its feature table
-takes FindCoordinator for the sign of a broker with the right lz4 framing); consumers that assign their partitions
-themselves ignore the answer.
+Version 1 adds key types, version 4 several keys at once. The topic of the groups is created when it is missing; until
+it is there, and while its partition has no leader, COORDINATOR_NOT_AVAILABLE tells a client to ask again. There are no
+coordinators of transactions and share groups yet, and the same answer says so.
 """
 
 from typing import TYPE_CHECKING
@@ -17,17 +16,37 @@ if TYPE_CHECKING:
     from hightide.node.sessions import Request
 
 BATCHED_FROM = 4
-MESSAGE = "this broker serves no consumer groups or transactions"
+GROUP = 0
+NOBODY_YET = "the coordinator is not available now"
+NOT_SERVED = "this broker coordinates groups only"
 
 
 def handle(node: "Node", message: FindCoordinatorRequest, request: "Request") -> FindCoordinatorResponse:
-    """The same answer for every key."""
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if request.version < BATCHED_FROM:
-        return FindCoordinatorResponse(error_code=code, error_message=MESSAGE, node_id=NO_BROKER, host="", port=-1)
+    """One answer per key."""
+    keys = [message.key] if request.version < BATCHED_FROM else message.coordinator_keys
+    found = [_find(node, key, message.key_type, request) for key in keys]
+    if request.version >= BATCHED_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=code, error_message=MESSAGE)
-            for key in message.coordinator_keys
-        ]
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
     )
+
+
+def _find(node: "Node", key: str, key_type: int, request: "Request") -> Coordinator:
+    broker = node.image.brokers.get(node.coordinators.find(key)) if key_type == GROUP else None
+    endpoint = None if broker is None else broker.endpoint(request.session.listener_name)
+    if broker is None or endpoint is None:
+        return Coordinator(
+            key=key,
+            node_id=NO_BROKER,
+            host="",
+            port=-1,
+            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            error_message=NOBODY_YET if key_type == GROUP else NOT_SERVED,
+        )
+    return Coordinator(key=key, node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, error_message=None)
