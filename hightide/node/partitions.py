@@ -122,9 +122,9 @@ class Partition:
         self.topic = opened.topic
         self.topic_id = opened.topic_id
         self.index = opened.partition
+        self.is_internal = opened.topic in INTERNAL_TOPICS
         self.log = opened
         self.is_synced_only = synced_only
-        self.is_internal = opened.topic in INTERNAL_TOPICS
         self.replica = Replica(
             world.node_id,
             CommitRule.IN_SYNC,
@@ -235,10 +235,10 @@ class Partition:
 
     def append(self, records: memoryview, acks: int, now_ms: int, *, internal: bool = False) -> Appended:
         """Append a client's batch. What it takes to be committed begins before this returns."""
-        replica = self.replica
-        if self.offline_reason is not None or not replica.is_leader:
         if self.is_internal and not internal:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is written by its coordinators only")
+        replica = self.replica
+        if self.offline_reason is not None or not replica.is_leader:
             self.check_leader()
         if acks == -1 and not replica.has_enough_in_sync:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
