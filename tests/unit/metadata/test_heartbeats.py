@@ -29,6 +29,7 @@ def ask(world: World, broker_id: int, **wishes: object) -> BrokerHeartbeatRespon
     return world.commit(world.controller.heartbeat(request, world.now, 0.0))
 
 
+@pytest.mark.covers("C11")
 def test_a_registered_broker_is_unfenced_when_it_does_not_wish_otherwise(world: World) -> None:
     world.register(1)
     assert ask(world, 1, want_fence=True).is_fenced
