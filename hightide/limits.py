@@ -69,6 +69,9 @@ RECOVERY_SCAN_BYTES = 1 * MIB  # a log is scanned and rewritten in pieces of thi
 CLIENT_REQUESTS_IN_FLIGHT_MAX = 5  # per connection, Java's max.in.flight.requests.per.connection
 CLIENT_BUFFER_BYTES_MAX = 32 * MIB  # records a producer holds before `send` waits: Java's buffer.memory
 
+# Compaction.
+COMPACTION_STEP_BYTES = 1 * MIB  # read and written between two looks at anything else
+
 # Reading a log.
 RECENT_BATCHES_REMEMBERED = 512  # positions of the newest batches of a log: tail reads need no index
 BOUNDARIES_REMEMBERED = 64  # where reads of a segment stopped: that many consumers go on without a lookup

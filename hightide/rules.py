@@ -84,6 +84,15 @@ class Rules:
     r19_void_sync_after_truncation: bool = True
     r19_list_synced_logs_only: bool = True
     r19_sync_directory_entries: bool = True
+    r20_compact_committed_only: bool = True
+    r20_compact_decided_only: bool = True
+    r20_compact_synced_only: bool = True
+    r20_keep_active_segment: bool = True
+    r20_keep_epoch_starts: bool = True
+    r20_sync_before_swap: bool = True
+    r20_swap_before_delete: bool = True
+    r20_void_after_truncation: bool = True
+    r20_refetch_below_horizon: bool = True
     r21_followers_verify: bool = True
     r22_topic_id_before_first_byte: bool = True
     r23_minimum_recomputes_eligible: bool = True

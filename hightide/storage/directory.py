@@ -34,7 +34,7 @@ from hightide.storage.identity import (
 )
 from hightide.storage.partition_directories import PartitionDirectories
 from hightide.storage.recovery import FULL_DISK, NO_DESCRIPTORS
-from hightide.storage.settings import OpenFacts
+from hightide.storage.settings import NEVER_COMPACTED, OpenFacts
 from hightide.storage.space import Condition, Space
 from hightide.storage.synced_ends import SyncedEnds, create_synced_ends
 from hightide.types import PartitionKey, TopicPartition, format_uuid
@@ -42,6 +42,8 @@ from hightide.types import PartitionKey, TopicPartition, format_uuid
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
+CLEAN_ENDS_FILE = "cleaner-offset-checkpoint"
+TOMBSTONE_HORIZONS_FILE = "tombstone-horizon-checkpoint"
 SYNCED_ENDS_FILE = "synced-ends"
 CLEAN_MARK_FILE = ".kafka_cleanshutdown"
 
@@ -70,7 +72,10 @@ class LogDirectory:
         self._recovery_points = OffsetCheckpoint(files, f"{path}/{RECOVERY_POINTS_FILE}", rules)
         self._high_watermarks = OffsetCheckpoint(files, f"{path}/{HIGH_WATERMARKS_FILE}", rules)
         self._log_starts = OffsetCheckpoint(files, f"{path}/{LOG_STARTS_FILE}", rules)
-        self._checkpoints = (self._recovery_points, self._high_watermarks, self._log_starts)
+        self._clean_ends = OffsetCheckpoint(files, f"{path}/{CLEAN_ENDS_FILE}", rules)
+        self._tombstone_horizons = OffsetCheckpoint(files, f"{path}/{TOMBSTONE_HORIZONS_FILE}", rules)
+        self._of_compaction = (self._clean_ends, self._tombstone_horizons)
+        self._checkpoints = (self._recovery_points, self._high_watermarks, self._log_starts, *self._of_compaction)
         self._mutex = files.mutex()
 
     # The life of a directory.
@@ -119,7 +124,9 @@ class LogDirectory:
         state = read_state(self.files, self.path)
         try:
             for checkpoint in self._checkpoints:
-                checkpoint.load()
+                # Directories of versions without compaction have none of it.
+                if checkpoint not in self._of_compaction or self.files.exists(checkpoint.path):
+                    checkpoint.load()
             self.synced_ends = self.guarded(self._open_synced_ends)
         except FileNotFoundError as error:
             raise CorruptionError(
@@ -190,7 +197,12 @@ class LogDirectory:
             recorded_synced_end=self.synced_ends.end(PartitionKey(topic_id, partition.partition)),
             high_watermark=self._high_watermarks.offsets.get(partition, 0),
             log_start=self._log_starts.offsets.get(partition, 0),
+            tombstone_horizon=self._tombstone_horizons.offsets.get(partition, NEVER_COMPACTED),
         )
+
+    def clean_end(self, partition: TopicPartition) -> int:
+        """Up to where compaction has been."""
+        return self._clean_ends.offsets.get(partition, 0)
 
     def remember(
         self,
@@ -198,13 +210,16 @@ class LogDirectory:
         recovery_points: Mapping[TopicPartition, int] | None = None,
         high_watermarks: Mapping[TopicPartition, int] | None = None,
         log_starts: Mapping[TopicPartition, int] | None = None,
+        clean_ends: Mapping[TopicPartition, int] | None = None,
+        tombstone_horizons: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """What `write_checkpoints` will write; logs that are not named keep theirs.
 
         A recovery point is never above what is synced with its epoch history; a high watermark is min(HW, own synced
         end).
         """
-        for checkpoint, offsets in zip(self._checkpoints, (recovery_points, high_watermarks, log_starts), strict=True):
+        told = (recovery_points, high_watermarks, log_starts, clean_ends, tombstone_horizons)
+        for checkpoint, offsets in zip(self._checkpoints, told, strict=True):
             if offsets is not None:
                 checkpoint.offsets.update(offsets)
 
@@ -246,6 +261,12 @@ class LogDirectory:
         self._log_starts.offsets[partition] = start
         with self._mutex:
             self.guarded(self._log_starts.write)
+
+    def remember_horizon(self, partition: TopicPartition, horizon: int) -> None:
+        """A log is or was compacted, and tombstones below `horizon` may be missing in it: durable when this returns."""
+        self._tombstone_horizons.offsets[partition] = horizon
+        with self._mutex:
+            self.guarded(self._tombstone_horizons.write)
 
     def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
         """The path of a partition's directory, for `Log.open`; a new one begins without memories of a namesake.

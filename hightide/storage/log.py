@@ -10,21 +10,24 @@ entries included, survives a power loss. A failed append leaves the log as it wa
 and after a failed sync, it refuses everything that writes.
 """
 
+from collections.abc import Mapping
 from itertools import takewhile
 from typing import NamedTuple, NoReturn
 
 from hightide.errors import ApiError, DiskFullError, ErrorCode, StorageError
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import parent_of
-from hightide.storage.files import File, Files, FileSlice
+from hightide.storage.compaction_plans import Cleanable, Cleaned, CompactionJob, LastBatch, plan
+from hightide.storage.files import File, Files, FileSlice, Syncable
 from hightide.storage.index import OFFSET_ENTRY_BYTES
 from hightide.storage.recovery import FULL_DISK, NO_DESCRIPTORS, RecoveredLog, apply_batch, recover
 from hightide.storage.retention import plan_start
 from hightide.storage.scanning import Chain, StoredBatch, verified_from
 from hightide.storage.segment import Segment
 from hightide.storage.segments import Segments
-from hightide.storage.settings import LogSettings, OpenFacts, produce_policy
-from hightide.storage.syncing import SyncPlan, Unsynced
+from hightide.storage.settings import NEVER_COMPACTED, LogSettings, OpenFacts, produce_policy
+from hightide.storage.swaps import Swaps
+from hightide.storage.syncing import DirectoryEntries, SyncPlan, Unsynced
 from hightide.storage.timestamps import Found, first_at_or_after, youngest
 from hightide.storage.transaction_index import TransactionIndex
 from hightide.storage.verification import Verification
@@ -59,9 +62,10 @@ class Log:
     """One replica of one partition on disk. `open` it; nothing else makes one."""
 
     __slots__ = (
-        "_files", "_index_interval_bytes", "_policy", "_rules", "_segment_bytes", "_segments", "_unsynced",
-        "_verification", "directory", "doubtful", "end", "epochs", "failure", "partition", "producers", "settings",
-        "start", "synced_end", "topic", "topic_id", "truncation_generation", "unsynced_since_ms",
+        "_files", "_index_interval_bytes", "_policy", "_rules", "_segment_bytes", "_segments", "_swaps", "_unsynced",
+        "_verification", "directory", "doubtful", "end", "epochs", "failure", "is_deleted", "partition", "producers",
+        "settings", "start", "synced_end", "tombstone_horizon", "topic", "topic_id", "truncation_generation",
+        "unsynced_since_ms",
     )  # fmt: skip
 
     start: int
@@ -75,6 +79,8 @@ class Log:
     """Whether opening it cut a tail with valid batches behind the cut (R17)."""
     failure: str | None
     """Why nothing may be written any more (R10)."""
+    tombstone_horizon: int
+    """Tombstones below it may be missing (R20); NEVER_COMPACTED in a log without gaps. Checkpointed before it is so."""
     unsynced_since_ms: int
     """When the oldest unsynced batch was appended, for flush.ms; -1 when there is none."""
 
@@ -87,7 +93,7 @@ class Log:
         topic_id: bytes,
         settings: LogSettings,
         recovered: RecoveredLog,
-        start: int,
+        facts: OpenFacts,
         rules: Rules,
         *,
         is_new: bool,
@@ -102,13 +108,16 @@ class Log:
         self.producers = recovered.producers
         self.doubtful = recovered.doubtful
         self.failure = None
+        self.is_deleted = False
         self._segments = Segments(files, directory, recovered.segments)
         self._unsynced = Unsynced(files, directory, rules, is_new=is_new)
         self.end = self.synced_end = self._segments.active.end
-        self.start = min(max(start, self._segments.first_base), self.end)
+        self.start = min(max(facts.log_start, self._segments.first_base), self.end)
+        self.tombstone_horizon = facts.tombstone_horizon
         self.truncation_generation = 0
         self.unsynced_since_ms = NO_TIMESTAMP
-        self._verification = Verification(self.epochs, gaps=settings.compact_policy)
+        self._verification = Verification(self.epochs, gaps=False)
+        self._swaps = Swaps(files, directory, self._segments)
         self.epochs.truncate_from_start(self.start)
         self.configure(settings)
 
@@ -136,20 +145,26 @@ class Log:
         recovered = recover(files, directory, settings, facts, rules, now_ms)
         if not is_new and not facts.clean:
             files.sync_directory(parent_of(directory))
-        return cls(
-            files, directory, topic, partition, topic_id, settings, recovered, facts.log_start, rules, is_new=is_new
-        )
+        return cls(files, directory, topic, partition, topic_id, settings, recovered, facts, rules, is_new=is_new)
 
     def configure(self, settings: LogSettings) -> None:
         """Use these settings from the next append on."""
         self.settings = settings
         self._policy = produce_policy(settings)
-        self._verification.gaps = settings.compact_policy
         self._segment_bytes = settings.segment_bytes
         self._index_interval_bytes = settings.index_interval_bytes
-        for segment in self._segments:
-            segment.gaps = settings.compact_policy
+        self._allow_gaps()
         self._set_limits(self._segments.active, self._segments.active.first_timestamp)
+
+    @property
+    def has_gaps(self) -> bool:
+        """R21: whether offsets may be missing, because the topic is or was compacted."""
+        return self.settings.compact_policy or self.tombstone_horizon != NEVER_COMPACTED
+
+    def _allow_gaps(self) -> None:
+        self._verification.gaps = self.has_gaps
+        for segment in self._segments:
+            segment.gaps = self.has_gaps
 
     @property
     def size_bytes(self) -> int:
@@ -250,7 +265,7 @@ class Log:
         if self._rules.r21_followers_verify:
             batches = checked_batches(data)
             last_epoch = self.epochs.epoch_at(self.end - 1) if self.end > self.start else NO_EPOCH
-            chain = Chain(self.end, last_epoch, gaps=self.settings.compact_policy)
+            chain = Chain(self.end, last_epoch, gaps=self.has_gaps)
             for position, header in batches:
                 reason = chain.admit(header)
                 if header.partition_leader_epoch > fetch_epoch:
@@ -289,7 +304,7 @@ class Log:
         """A batch is written: let everyone know (R11)."""
         header = batch.header
         epoch, base = header.partition_leader_epoch, header.base_offset
-        segment.note(base, header.last_offset, header.size, header.max_timestamp, self._index_interval_bytes)
+        segment.note(base, header.last_offset, header.size, header.largest_timestamp, self._index_interval_bytes)
         self.end = header.next_offset
         if epoch != self.epochs.latest:
             # An epoch without records of its own may stand at the end; what the leader wrote there wins.
@@ -315,8 +330,8 @@ class Log:
         settings = self.settings
         segment.index_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
         segment.first_timestamp = first_timestamp
-        segment.roll_after_ms = max(first_timestamp, 0) + settings.segment_ms
-        jitter = min(settings.segment_jitter_ms, settings.segment_ms)
+        segment.roll_after_ms = max(first_timestamp, 0) + settings.roll_ms
+        jitter = min(settings.segment_jitter_ms, settings.roll_ms)
         if jitter:
             # Spreads the rolls of many partitions, the same way in every run.
             segment.roll_after_ms -= crc32c(b"%s%d/%d" % (self.topic_id, self.partition, segment.base)) % jitter
@@ -467,11 +482,19 @@ class Log:
 
     # ------------------------------------------------------------------ cutting the end
 
+    def cut_point(self, offset: int) -> int:
+        """Where the log ends after `truncate(offset)`: lower, when a batch holds the offset or none does."""
+        if offset >= self.end or offset < self._segments.first_base:
+            return min(offset, self.end)
+        segment = self._segments.find(offset)
+        position = segment.position_of(offset)
+        return segment.batch_at(position).base_offset if not self.has_gaps else segment.end_before(position)
+
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut everything from `offset` on; a batch that holds it goes whole.
 
-        The caller has durably lowered the recorded synced end and the recovery point before (R17). Blocks for a few
-        fsyncs: truncation is rare, and what follows it must not mix with what was cut.
+        The caller has durably lowered the recorded synced end and the recovery point before, to `cut_point` (R17).
+        Blocks for a few fsyncs: truncation is rare, and what follows it must not mix with what was cut.
         """
         if offset >= self.end:
             return
@@ -482,10 +505,11 @@ class Log:
             raise StorageError(self.failure)
         self.truncation_generation += 1
         try:
+            self._swaps.abandon()
             self._segments.remove_from_end(offset)
             segment = self._segments.active
             position = segment.position_of(offset)
-            end = segment.batch_at(position).base_offset if position < segment.size else segment.end
+            end = segment.end_before(position) if position < segment.size else segment.end
             segment.truncate(position, end)
             segment.file.sync()
             self.epochs.truncate_from_end(end)
@@ -507,7 +531,8 @@ class Log:
             raise StorageError(self.failure)
         self.truncation_generation += 1
         try:
-            self._segments.replace_all(new_start, gaps=self.settings.compact_policy)
+            self._swaps.abandon()
+            self._segments.replace_all(new_start, gaps=self.has_gaps)
             self.epochs.clear()
             self.epochs.write()
             self.producers.reset()
@@ -516,6 +541,7 @@ class Log:
             self._fail(error)
         self.start = new_start
         self.synced_end = new_start
+        self.tombstone_horizon = min(self.tombstone_horizon, 0)
         self._publish_end(new_start)
 
     def _rebuild_producers(self, end: int, now_ms: int) -> None:
@@ -528,6 +554,8 @@ class Log:
 
     def _publish_end(self, end: int) -> None:
         self.end = end
+        # What will follow comes from a leader that may lack other tombstones.
+        self.tombstone_horizon = min(self.tombstone_horizon, end)
         self.start = min(self.start, end)
         self.synced_end = min(self.synced_end, end)
         self._set_limits(self._segments.active, self._segments.active.first_timestamp)
@@ -572,6 +600,90 @@ class Log:
             self._fail(error)
         return count
 
+    # ------------------------------------------------------------------ compaction (R20)
+
+    def compaction_bound(self, high_watermark: int) -> int:
+        """Below it every record is committed, decided and on disk: what it replaces may go."""
+        rules, bound = self._rules, self.end
+        if rules.r20_compact_committed_only:
+            bound = min(bound, high_watermark)
+        if rules.r20_compact_decided_only:
+            bound = min(bound, self.last_stable_offset(high_watermark if rules.r20_compact_committed_only else bound))
+        return min(bound, self.synced_end) if rules.r20_compact_synced_only else bound
+
+    def plan_compaction(self, now_ms: int, high_watermark: int, clean_end: int) -> Cleanable | None:
+        """What compaction could do here and should; `now_ms` comes from a `RetentionClock`."""
+        if not self.settings.compact_policy or self.failure is not None or self.is_deleted:
+            return None
+        segments = list(self._segments)
+        if self._rules.r20_keep_active_segment:
+            segments.pop()
+        clean_end = clean_end if clean_end <= self.end else self.start
+        return plan(segments, self.settings, now_ms, self.start, self.compaction_bound(high_watermark), clean_end)
+
+    def compaction_job(
+        self, cleanable: Cleanable, now_ms: int, keys_max: int, producers: Mapping[int, LastBatch]
+    ) -> CompactionJob:
+        """What a helper is told. `producers` are those that live and whose last batch may lie in it."""
+        settings, segments = self.settings, cleanable.segments
+        start, end = segments[0].base, segments[-1].end
+        aborted = [
+            entry
+            for segment in self._segments.beginning_with(start)
+            for entry in segment.transactions.overlapping(start, end)
+        ]
+        return CompactionJob(
+            self.directory, segments, cleanable.dirty_start, now_ms, settings.delete_retention_ms,
+            settings.segment_bytes, settings.segment_index_bytes, settings.index_interval_bytes, keys_max, producers,
+            aborted, keeps_epoch_starts=self._rules.r20_keep_epoch_starts, syncs=self._rules.r20_sync_before_swap,
+        )  # fmt: skip
+
+    def begin_swap(self, cleaned: Cleaned, generation: int) -> list[Syncable] | None:
+        """Take a compacted segment over: sync these, then `exchange_swap`. None when it is void.
+
+        `generation` is the truncation generation when the job began: what was made of a log that was cut since may hold
+        what it no longer has.
+        """
+        if self.failure is not None or self.is_deleted:
+            return None
+        if generation != self.truncation_generation and self._rules.r20_void_after_truncation:
+            return None
+        if not self._swaps.fits(cleaned.group):
+            return None
+        try:
+            self._swaps.begin(cleaned.group)
+        except OSError as error:
+            self._fail(error)
+        return self._names() if self._rules.r20_swap_before_delete else []
+
+    def exchange_swap(self, now_ms: int, horizon: int) -> list[Syncable] | None:
+        """Let readers see it: sync these, then `settle_swap`. None when the log was cut meanwhile.
+
+        From now on tombstones below `horizon` may be missing, which is checkpointed already.
+        """
+        if self.failure is not None or self.is_deleted:
+            return None
+        try:
+            if not self._swaps.exchange(now_ms + self.settings.file_delete_delay_ms):
+                return None
+            self.tombstone_horizon = max(self.tombstone_horizon, horizon)
+            self._segments.remove_condemned(now_ms)
+        except OSError as error:
+            self._fail(error)
+        return self._names() if self._rules.r20_swap_before_delete else []
+
+    def settle_swap(self) -> None:
+        """It is the log now, with names and all."""
+        if self.failure is None and not self.is_deleted:
+            try:
+                self._swaps.settle()
+            except OSError as error:
+                self._fail(error)
+            self._unsynced.directory_changed()
+
+    def _names(self) -> list[Syncable]:
+        return [DirectoryEntries(self._files, self.directory)]
+
     # ------------------------------------------------------------------ the end of it
 
     def write_checkpoints(self) -> int:
@@ -594,8 +706,14 @@ class Log:
             self._unsynced.close()
             self._segments.retire()
 
+    def abandon(self) -> None:
+        """Close all files of a log that counts no more; nor does a sync of it that is still under way."""
+        self.failure = f"{self.directory} was set aside"
+        self.close(clean=False)
+
     def _sync_everything(self) -> None:
         try:
+            self._swaps.abandon()
             self._unsynced.indexes += self._segments.active.seal()
             self.producers.snapshot(self.end, sync=True)
             self.epochs.write()
@@ -615,6 +733,8 @@ class Log:
 
         The name is Kafka's, `<topic>-<partition>.<token>-delete`; slices in flight stay readable.
         """
+        self.is_deleted = True
+        self._swaps.forget()
         self._unsynced.close()
         self._segments.retire()
         parent = parent_of(self.directory)

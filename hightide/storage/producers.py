@@ -136,6 +136,18 @@ class ProducerStates:
         """All known producers by id, for DescribeProducers."""
         return [self._states[producer_id] for producer_id in sorted(self._states)]
 
+    @property
+    def identifiers(self) -> list[int]:
+        """The ids of all known producers."""
+        return list(self._states)
+
+    def last_batch(self, producer_id: int) -> tuple[int, int] | None:
+        """Where a producer's last batch ends (-1 when its epoch has none), and its epoch: what compaction must keep."""
+        state = self._states.get(producer_id)
+        if state is None:
+            return None
+        return (state.batches[-1].last_offset if state.batches else NO_OFFSET), state.epoch
+
     # Before the append.
 
     def check(self, header: "BatchHeader", now_ms: int) -> Duplicate | None:

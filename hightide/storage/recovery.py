@@ -5,7 +5,8 @@
    indexes, the producers and the epoch history on the way.
 3. At the first bad batch: below what was once synced it is corruption, reported and left alone (R17). Above, it is the
    torn tail of a crash, and cut; if valid batches lie behind it, the log is doubtful.
-4. What lies above the recorded synced end is rewritten in place and synced before it counts (R19).
+4. A compaction that a crash interrupted is finished or forgotten first (`swaps`).
+5. What lies above the recorded synced end is rewritten in place and synced before it counts (R19).
 
 Every step may be interrupted and done again (I30): segments go from the end, and nothing is cut that was not bad.
 """
@@ -24,7 +25,8 @@ from hightide.storage.files import File, Files
 from hightide.storage.producers import ProducerStates
 from hightide.storage.scanning import BadBatchError, Chain, StoredBatch, has_valid_batch, verified_from
 from hightide.storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
-from hightide.storage.settings import LogSettings, OpenFacts
+from hightide.storage.settings import NEVER_COMPACTED, LogSettings, OpenFacts
+from hightide.storage.swaps import finish_swaps
 from hightide.storage.transaction_index import AbortedTransaction, TransactionIndex
 from hightide.types import NO_EPOCH
 from hightide.wire.records import ControlType, control_type_of, iterate_records
@@ -94,6 +96,7 @@ class _Recovery:
         self._directory = directory
         self._settings = settings
         self._facts = facts
+        self._gaps = settings.compact_policy or facts.tombstone_horizon != NEVER_COMPACTED
         self._rules = rules
         self._now_ms = now_ms
         self._segments: list[Segment] = []
@@ -131,6 +134,7 @@ class _Recovery:
     # ------------------------------------------------------------------ what is there
 
     def _open_segments(self) -> None:
+        self._leftovers += finish_swaps(self._files, self._directory)
         names = self._files.list(self._directory)
         bases = [
             int(name.removesuffix(LOG_SUFFIX))
@@ -155,7 +159,7 @@ class _Recovery:
         for base in bases:
             if base not in expired:
                 segment = Segment.open(self._files, self._directory, base)
-                segment.gaps = self._settings.compact_policy
+                segment.gaps = self._gaps
                 self._segments.append(segment)
         if not self._segments:
             if self._facts.synced_floor > start and self._rules.r17_quarantine_synced_corruption:
@@ -222,12 +226,10 @@ class _Recovery:
             return
         first = self._segments[trusted]
         epoch = self._epochs.epoch_at(first.base - 1) if trusted else NO_EPOCH
-        chain = Chain(first.base, epoch, gaps=self._settings.compact_policy)
+        chain = Chain(first.base, epoch, gaps=self._gaps)
         for number in range(trusted, len(self._segments)):
             segment = self._segments[number]
-            if segment.base != chain.following and not (
-                self._settings.compact_policy and segment.base > chain.following
-            ):
+            if segment.base != chain.following:
                 reason = f"begins at {segment.base} where {chain.following} should follow"
                 self._cut(number, 0, chain.following, CorruptionError(f"{segment.file.path} {reason}"))
                 return
@@ -249,7 +251,7 @@ class _Recovery:
                 raise BadBatchError(segment.file, batch.position, reason)
             if batch.position == 0:
                 segment.first_timestamp = header.max_timestamp
-            segment.note(header.base_offset, header.last_offset, header.size, header.max_timestamp, interval)
+            segment.note(header.base_offset, header.last_offset, header.size, header.largest_timestamp, interval)
             if header.partition_leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             apply_batch(batch, self._producers, segment.transactions)

@@ -28,6 +28,8 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SEAL_SUFFIX = ".seal"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
 REBUILT_INTERVAL_BYTES = 4096
 DERIVED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SEAL_SUFFIX)
 
@@ -44,7 +46,7 @@ class Segment:
         "_boundaries", "_files", "_index", "_path", "_seal", "_times", "_transactions", "_verified", "base", "end",
         "file", "first_timestamp", "gaps", "index_entries_max", "last_offset_max", "max_timestamp",
         "max_timestamp_offset", "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "size",
-        "unindexed_bytes", "verified_start", "was_cut_back",
+        "tail", "unindexed_bytes", "verified_start", "was_cut_back",
     )  # fmt: skip
 
     base: int
@@ -58,12 +60,15 @@ class Segment:
     """A batch that ends later goes into the next segment: its offset would not fit the indexes, or they are full."""
     gaps: bool
     """Whether offsets may be missing between batches, because the topic is or was compacted."""
+    tail: str
+    """What the names of its files end with while compaction puts it into its place; usually nothing."""
     recent_offsets: list[int]
     """Base offsets of the newest batches, without gaps between them up to the end; their positions run beside."""
 
-    def __init__(self, files: Files, directory: str, base: int, file: File) -> None:
+    def __init__(self, files: Files, directory: str, base: int, file: File, tail: str = "") -> None:
         self._files = files
         self._path = f"{directory}/{base:020d}"
+        self.tail = tail
         self.base = base
         self.file = file
         self.size = 0
@@ -90,9 +95,9 @@ class Segment:
         self._seal: Seal | None = None
 
     @classmethod
-    def open(cls, files: Files, directory: str, base: int, *, create: bool = False) -> "Segment":
+    def open(cls, files: Files, directory: str, base: int, *, create: bool = False, tail: str = "") -> "Segment":
         """An empty segment, or a stored one about which nothing is known yet but its size on disk."""
-        return cls(files, directory, base, files.open(f"{directory}/{segment_name(base)}", create=create))
+        return cls(files, directory, base, files.open(f"{directory}/{segment_name(base)}{tail}", create=create), tail)
 
     # ------------------------------------------------------------------ writing
 
@@ -154,8 +159,8 @@ class Segment:
             self.max_timestamp_offset = self.base + self.times.relatives[-1]
             position = self.position_of(self.max_timestamp_offset)
         for _, header in headers_from(self.file, position, self.size):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            if header.largest_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.largest_timestamp, header.last_offset
 
     # ------------------------------------------------------------------ indexes and the seal
 
@@ -201,7 +206,7 @@ class Segment:
         written: list[File] = []
         try:
             for suffix, data in parts:
-                file = self._files.open(self._path + suffix, create=True)
+                file = self._files.open(self._path + suffix + self.tail, create=True)
                 written.append(file)
                 file.truncate(0)
                 file.write_at(data, 0)
@@ -233,7 +238,7 @@ class Segment:
     def read_seal(self) -> Seal | None:
         """The stored seal, if it fits the size of the log file."""
         try:
-            seal = Seal.decode(read_file(self._files, self._path + SEAL_SUFFIX))
+            seal = Seal.decode(read_file(self._files, self._path + SEAL_SUFFIX + self.tail))
         except FileNotFoundError:
             return None
         return seal if seal is not None and seal.log_bytes == self.file.size() else None
@@ -256,13 +261,14 @@ class Segment:
         copy = Segment(self._files, "", self.base, self.file)
         for batch in verified_from(self.file, 0, self.size):
             header = batch.header
-            copy.note(header.base_offset, header.last_offset, header.size, header.max_timestamp, REBUILT_INTERVAL_BYTES)
+            timestamp = header.largest_timestamp
+            copy.note(header.base_offset, header.last_offset, header.size, timestamp, REBUILT_INTERVAL_BYTES)
         self._index, self._times = copy.index, copy.times
         if copy.max_timestamp_offset >= 0:
             self._times.append(copy.max_timestamp, copy.max_timestamp_offset - self.base)
 
     def _read_derived(self, suffix: str, crc: int) -> bytes:
-        path = self._path + suffix
+        path = self._path + suffix + self.tail
         if suffix == TRANSACTION_INDEX_SUFFIX and crc == 0:
             return b""
         try:
@@ -337,6 +343,18 @@ class Segment:
             boundary, following = position + header.size, header.next_offset
         return boundary, following
 
+    def end_before(self, position: int) -> int:
+        """Where the batch before this boundary ends: below what follows it, if compaction left a gap between."""
+        if position < self.size and not self.gaps:
+            return self.batch_at(position).base_offset
+        end = self.base
+        start = self._indexed(*entry)[0] if (entry := self.index.at_or_before_position(position - 1)) else 0
+        for at, header in headers_from(self.file, start, self.size):
+            if at >= position:
+                break
+            end = header.next_offset
+        return end
+
     def batch_at(self, position: int) -> BatchHeader:
         """The header at a boundary."""
         return header_at(self.file, position, self.size)
@@ -370,7 +388,7 @@ class Segment:
     def remove(self) -> None:
         """Unlink all its files, the log last: without its log nobody looks for the others. The caller syncs."""
         self.remove_derived()
-        self._files.remove(self._path + LOG_SUFFIX)
+        self._files.remove(self._path + LOG_SUFFIX + self.tail)
         self.retire()
 
     def remove_derived(self) -> None:
@@ -378,15 +396,24 @@ class Segment:
         self._seal = None
         for suffix in DERIVED_SUFFIXES:
             try:
-                self._files.remove(self._path + suffix)
+                self._files.remove(self._path + suffix + self.tail)
             except FileNotFoundError:
                 pass
+
+    def rename(self, tail: str) -> None:
+        """Give all its files another tail, the log last: whoever finds that finds the others. The caller syncs."""
+        for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
+            try:
+                self._files.rename(self._path + suffix + self.tail, self._path + suffix + tail)
+            except FileNotFoundError:
+                continue
+        self.tail = tail
 
     def condemn(self) -> list[str]:
         """Rename all its files for a later removal (file.delete.delay.ms); returns the new names."""
         condemned = []
         for suffix in (*DERIVED_SUFFIXES, LOG_SUFFIX):
-            path = self._path + suffix
+            path = self._path + suffix + self.tail
             try:
                 self._files.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:

@@ -112,13 +112,28 @@ class Segments:
             count += 1
         return count
 
+    def exchange(self, replaced: list[Segment], fresh: Segment, remove_at_ms: int) -> None:
+        """Put one segment into the place of several that follow each other; their files go at `remove_at_ms`."""
+        at = self._segments.index(replaced[0])
+        self._segments[at : at + len(replaced)] = [fresh]
+        self._bases[at : at + len(replaced)] = [fresh.base]
+        for segment in replaced:
+            if segment is self._loaded:
+                self._loaded = None
+            self._condemned.append((remove_at_ms, segment.condemn()))
+        if self.active in replaced:
+            self._activate_last()
+
     def remove_condemned(self, now_ms: int) -> int:
         """Unlink what is due; returns how many segments."""
         due = [paths for remove_at_ms, paths in self._condemned if remove_at_ms <= now_ms]
         self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
         for paths in due:
             for path in paths:
-                self._files.remove(path)
+                try:
+                    self._files.remove(path)
+                except FileNotFoundError:  # compacted twice within the delay: the second took the first one's name
+                    continue
         return len(due)
 
     def retire(self) -> None:

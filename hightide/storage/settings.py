@@ -9,6 +9,7 @@ from hightide.wire.validation import ProducePolicy
 DAY_MS = 24 * 60 * 60 * 1000
 INT64_MAX = 2**63 - 1
 FOREVER = -1  # retention.ms and retention.bytes of -1
+NEVER_COMPACTED = -1
 
 
 class LogSettings(NamedTuple):
@@ -33,14 +34,26 @@ class LogSettings(NamedTuple):
     flush_ms: int = INT64_MAX
     file_delete_delay_ms: int = 60_000
     delete_policy: bool = True  # cleanup.policy contains delete
-    compact_policy: bool = False  # cleanup.policy contains compact, or did once: followers accept gaps (R21)
+    compact_policy: bool = False  # cleanup.policy contains compact
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    min_cleanable_dirty_ratio: float = 0.5
     synced_before_acknowledged: bool = True  # hightide.durability=fsync
+
+    @property
+    def roll_ms(self) -> int:
+        """After how long a segment ends: like in Kafka, what must be compacted in time may not stay active longer."""
+        if self.compact_policy and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
 
 class OpenFacts(NamedTuple):
     """What the log directory knows about one log before it is opened.
 
-    `synced_floor` is the law of R17: nothing below it may be cut, whatever the bytes look like.
+    `synced_floor` is the law of R17: nothing below it may be cut, whatever the bytes look like. `tombstone_horizon`:
+    tombstones below it may have been removed, and offsets may be missing; NEVER_COMPACTED says that none are (R21).
     """
 
     clean: bool = False  # the clean mark was there: everything is synced, nothing needs a scan
@@ -48,6 +61,7 @@ class OpenFacts(NamedTuple):
     recorded_synced_end: int = 0
     high_watermark: int = 0
     log_start: int = 0
+    tombstone_horizon: int = NEVER_COMPACTED
 
     @property
     def synced_floor(self) -> int:

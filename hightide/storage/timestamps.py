@@ -67,8 +67,8 @@ def _youngest_batch(segment: Segment, start: int, end: int) -> tuple[int, int]:
             position = segment.position_of(offset)
             break
     for _, header in headers_from(segment.file, position, segment.position_of(end)):
-        if header.max_timestamp > timestamp:
-            timestamp, offset = header.max_timestamp, header.last_offset
+        if header.largest_timestamp > timestamp:
+            timestamp, offset = header.largest_timestamp, header.last_offset
     return timestamp, offset
 
 

@@ -78,17 +78,17 @@ def build_batch(
         base_sequence=base_sequence,
         record_count=count,
     )
-    return _assemble(header, payload if codec is Codec.NONE else compress(codec, payload, level))
+    return assemble(header, payload if codec is Codec.NONE else compress(codec, payload, level))
 
 
 def recompress(buffer: Buffer, codec: Codec, level: int | None = None, position: int = 0) -> bytearray:
     """The same batch in another codec (a topic whose `compression.type` is not `producer`); records stay unparsed."""
     header = read_header(buffer, position)
     payload = compress(codec, records_of(buffer, position, header), level)
-    return _assemble(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), payload)
+    return assemble(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), payload)
 
 
-def _assemble(header: BatchHeader, payload: Buffer) -> bytearray:
+def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
     """Header and payload, with length and CRC filled in."""
     header = header._replace(batch_length=HEADER_BYTES - LENGTH_OVERHEAD + len(payload))
     batch = bytearray(HEADER.pack(*header))
@@ -99,17 +99,17 @@ def _assemble(header: BatchHeader, payload: Buffer) -> bytearray:
 
 def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
     body = bytearray(1)  # the attributes of a record, unused
-    _append_varint(body, timestamp_delta)
-    _append_varint(body, offset_delta)
+    append_varint(body, timestamp_delta)
+    append_varint(body, offset_delta)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
     _append_headers(body, record.headers)
-    _append_varint(out, len(body))
+    append_varint(out, len(body))
     out += body
 
 
 def _append_headers(out: bytearray, headers: Sequence[tuple[str, bytes | None]]) -> None:
-    _append_varint(out, len(headers))
+    append_varint(out, len(headers))
     for name, value in headers:
         _append_bytes(out, name.encode("utf-8", "surrogateescape"))
         _append_bytes(out, value)
@@ -119,11 +119,11 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
         out.append(1)  # -1 in zigzag
         return
-    _append_varint(out, len(value))
+    append_varint(out, len(value))
     out += value
 
 
-def _append_varint(out: bytearray, value: int) -> None:
+def append_varint(out: bytearray, value: int) -> None:
     value = value << 1 if value >= 0 else (~value << 1) | 1
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

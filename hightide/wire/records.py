@@ -108,6 +108,11 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
+    def largest_timestamp(self) -> int:
+        """Of its records; NO_TIMESTAMP for a batch that compaction emptied, which keeps an old `max_timestamp`."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    @property
     def has_producer_id(self) -> bool:
         """Whether the batch comes from an idempotent or transactional producer."""
         return self.producer_id > NO_PRODUCER_ID
@@ -253,7 +258,7 @@ def _iterate(data: Buffer, count: int, header: BatchHeader, append_time: int | N
             if length < 0x80:
                 length = (length >> 1) ^ -(length & 1)
             else:
-                length, position = _rest_of_varint(data, position, length, 5)
+                length, position = rest_of_varint(data, position, length, 5)
             end = position + length
             if length < RECORD_BYTES_MIN - 1 or end > size:
                 raise ProtocolError(f"a record of {length} bytes where {size - position} are left")
@@ -263,13 +268,13 @@ def _iterate(data: Buffer, count: int, header: BatchHeader, append_time: int | N
             if timestamp < 0x80:
                 timestamp = (timestamp >> 1) ^ -(timestamp & 1)
             else:
-                timestamp, position = _rest_of_varint(data, position, timestamp, 10)
+                timestamp, position = rest_of_varint(data, position, timestamp, 10)
             delta = data[position]
             position += 1
             if delta < 0x80:
                 delta = (delta >> 1) ^ -(delta & 1)
             else:
-                delta, position = _rest_of_varint(data, position, delta, 5)
+                delta, position = rest_of_varint(data, position, delta, 5)
             if not last_delta < delta <= delta_max:
                 raise ProtocolError(f"offset delta {delta} after {last_delta} in a batch up to {delta_max}")
             last_delta = delta
@@ -304,7 +309,7 @@ def _read_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, in
     if length < 0x80:
         length = (length >> 1) ^ -(length & 1)
     else:
-        length, position = _rest_of_varint(data, position, length, 5)
+        length, position = rest_of_varint(data, position, length, 5)
     if length < 0:
         if length == -1:
             return None, position
@@ -321,7 +326,7 @@ def _read_headers(data: Buffer, position: int, end: int) -> tuple[Sequence[tuple
     if count < 0x80:
         count = (count >> 1) ^ -(count & 1)
     else:
-        count, position = _rest_of_varint(data, position, count, 5)
+        count, position = rest_of_varint(data, position, count, 5)
     if not 0 <= count <= (end - position) // 2:
         raise ProtocolError(f"{count} headers in {end - position} bytes")
     headers = []
@@ -334,7 +339,7 @@ def _read_headers(data: Buffer, position: int, end: int) -> tuple[Sequence[tuple
     return headers, position
 
 
-def _rest_of_varint(data: Buffer, position: int, first: int, bytes_max: int) -> tuple[int, int]:
+def rest_of_varint(data: Buffer, position: int, first: int, bytes_max: int) -> tuple[int, int]:
     """A zigzag number whose first byte was already read and says that more follow."""
     byte = data[position]
     if byte < 0x80:  # two bytes in all, the usual case
