@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from hightide.sim.history import (
     divergence,
     duplicates,
+    groups,
     late_offsets,
     logs,
     lost_values,
@@ -35,6 +36,7 @@ CHECKERS: Mapping[str, Checker] = {
     "K12": provenance.check,
     "K14": late_offsets.check,
     "K15": marks.check,
+    "K16": groups.check,
     "K20": logs.check,
 }
 

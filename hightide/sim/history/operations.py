@@ -164,6 +164,65 @@ class FinalRead:
         return f"{_when(self)} {self.client} reads everything of {read}: {result}"
 
 
+@dataclass(slots=True, eq=False)
+class Ownership:
+    """A member of a group was told that partitions are its own, until it gave them up, was told so, or died.
+
+    With its generation where the client knows it: then a member that lost its partitions without knowing is no second
+    owner, since everything it does is fenced. Without one (-1) no two may own a partition at the same time.
+    """
+
+    client: str
+    group: str
+    partitions: frozenset[TopicPartition]
+    begun: int
+    begun_at: float
+    generation: int = -1
+    ended: int = OPEN
+    ended_at: float = inf
+
+    def __str__(self) -> str:
+        owned = ", ".join(sorted(map(str, self.partitions)))
+        generation = "" if self.generation < 0 else f" in generation {self.generation}"
+        return f"{_when(self)} {self.client} owns {owned} for {self.group}{generation}"
+
+
+@dataclass(slots=True, eq=False)
+class Commit:
+    """Offsets that a member committed for its group. Members only go forward: they begin where the group was."""
+
+    client: str
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    begun: int
+    begun_at: float
+    outcome: Outcome = Outcome.UNKNOWN
+    ended: int = OPEN
+    ended_at: float = inf
+    reason: str = ""
+
+    def __str__(self) -> str:
+        offsets = ", ".join(f"{partition} at {offset}" for partition, offset in self.offsets.items())
+        return f"{_when(self)} {self.client} commits {offsets} for {self.group}: {_result(self)}"
+
+
+@dataclass(slots=True, eq=False)
+class CommittedRead:
+    """What a coordinator said a group had committed; -1 for nothing."""
+
+    client: str
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    begun: int
+    begun_at: float
+    ended: int
+    ended_at: float
+
+    def __str__(self) -> str:
+        offsets = ", ".join(f"{partition} at {offset}" for partition, offset in self.offsets.items())
+        return f"{_when(self)} {self.client} is told that {self.group} is with {offsets}"
+
+
 class LogLine(NamedTuple):
     """A line that a process wrote, numbered from 1."""
 
@@ -175,7 +234,7 @@ class LogLine(NamedTuple):
         return f"{self.process}:{self.number}: {self.text}"
 
 
-Operation = Send | Poll | Positioned | Observation | FinalRead | LogLine
+Operation = Send | Poll | Positioned | Observation | FinalRead | Ownership | Commit | CommittedRead | LogLine
 
 
 def show(value: Value) -> str:
@@ -185,11 +244,11 @@ def show(value: Value) -> str:
     return repr(value) if len(value) <= _SHOWN_BYTES else f"{value[:_SHOWN_BYTES]!r}... ({len(value)} bytes)"
 
 
-def _when(operation: Send | Poll | FinalRead) -> str:
+def _when(operation: Send | Poll | FinalRead | Ownership | Commit | CommittedRead) -> str:
     if operation.ended == OPEN:
         return f"#{operation.begun} {operation.begun_at:.3f} s"
     return f"#{operation.begun}-{operation.ended} {operation.begun_at:.3f}-{operation.ended_at:.3f} s"
 
 
-def _result(operation: Send | Poll) -> str:
+def _result(operation: Send | Poll | Commit) -> str:
     return operation.outcome.value + (f" ({operation.reason})" if operation.reason else "")

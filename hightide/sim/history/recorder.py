@@ -9,11 +9,14 @@ from threading import Lock
 
 from hightide.sim.history.operations import (
     ACKS_ALL,
+    Commit,
+    CommittedRead,
     FinalRead,
     LogLine,
     Mark,
     Observation,
     Outcome,
+    Ownership,
     Poll,
     Polled,
     Positioned,
@@ -35,6 +38,9 @@ class History:
         self.positions: list[Positioned] = []
         self.observations: list[Observation] = []
         self.final_reads: list[FinalRead] = []
+        self.ownerships: list[Ownership] = []
+        self.commits: list[Commit] = []
+        self.committed_reads: list[CommittedRead] = []
         self.log_lines: list[LogLine] = []
         self.senders: dict[TopicPartition, dict[Value, Send]] = {}
         self.moments = 0  # how many were given
@@ -87,12 +93,45 @@ class History:
             poll.records = records
             self._end(poll, Outcome.OK)
 
-    def failed(self, operation: Send | Poll, reason: str = "") -> None:
+    def owned(self, client: str, group: str, partitions: Iterable[TopicPartition], generation: int = -1) -> Ownership:
+        """A member was told that these are its own; see `Ownership`."""
+        with self._lock:
+            owned = Ownership(client, group, frozenset(partitions), self._tick(), self.last_at, generation)
+            self.ownerships.append(owned)
+            return owned
+
+    def gave_up(self, ownership: Ownership) -> None:
+        """Before the member says so to anybody, or when it died."""
+        with self._lock:
+            ownership.ended = self._tick()
+            ownership.ended_at = self.last_at
+
+    def begin_commit(self, client: str, group: str, offsets: Mapping[TopicPartition, int]) -> Commit:
+        """Before the client is called."""
+        with self._lock:
+            commit = Commit(client, group, dict(offsets), self._tick(), self.last_at)
+            self.commits.append(commit)
+            return commit
+
+    def committed(self, commit: Commit) -> None:
+        """The member was told that its group's offsets are kept."""
+        with self._lock:
+            self._end(commit, Outcome.OK)
+
+    def read_committed(self, client: str, group: str, offsets: Mapping[TopicPartition, int], *, asked: int) -> None:
+        """A coordinator's statement, `asked` at a moment."""
+        with self._lock:
+            moment = self._tick()
+            self.committed_reads.append(
+                CommittedRead(client, group, dict(offsets), asked, self.last_at, moment, self.last_at)
+            )
+
+    def failed(self, operation: Send | Poll | Commit, reason: str = "") -> None:
         """It certainly did not happen: it was refused, or never left the client."""
         with self._lock:
             self._end(operation, Outcome.FAIL, reason)
 
-    def unknown(self, operation: Send | Poll, reason: str = "") -> None:
+    def unknown(self, operation: Send | Poll | Commit, reason: str = "") -> None:
         """Nobody can tell whether it happened: a time-out, a lost connection."""
         with self._lock:
             self._end(operation, Outcome.UNKNOWN, reason)
@@ -152,7 +191,7 @@ class History:
         self.last_at = self._clock()
         return self.moments
 
-    def _end(self, operation: Send | Poll, outcome: Outcome, reason: str = "") -> None:
+    def _end(self, operation: Send | Poll | Commit, outcome: Outcome, reason: str = "") -> None:
         operation.outcome = outcome
         operation.reason = reason
         operation.ended = self._tick()
