@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from hightide.errors import CorruptionError, ErrorCode, StorageError
 from hightide.metadata.entities import ResourceType
+from hightide.metadata.replica_states import ReplicaState, Unready
 from hightide.node.config import log_settings
 from hightide.node.partitions import Partition, PartitionWorld
+from hightide.node.refetching import WOULD_LEAD
 from hightide.storage.log import Log
-from hightide.types import METADATA_TOPIC_ID, TopicPartition
+from hightide.types import METADATA_TOPIC_ID, PartitionKey, TopicPartition
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Topic
@@ -36,6 +38,8 @@ class Assignments:
         self._settled.set()
         self.applied_offset = -1
         """Everything that the metadata up to here assigns to this node is open, or in `Node.offline` (C8)."""
+        self._attempted: set[PartitionKey] = set()
+        self._attempts = 1
         self.by_topic: dict[str | bytes, dict[int, Partition]] = {}
         """Keyed by name and by id alike: requests use either, and text never equals bytes."""
 
@@ -99,6 +103,18 @@ class Assignments:
             if isinstance(topic, str):
                 self._enqueue(partial(self._configure, topic))
 
+    def look_again(self, key: PartitionKey) -> None:
+        """Something besides the metadata decides what this node does with a partition, and it changed."""
+        self._enqueue(partial(self._take_role, *key))
+
+    def open_unready(self) -> None:
+        """Try again to open logs that only lacked file descriptors: one, and more each time that it helped."""
+        unready = [key for key, told in self._node.offline.items() if told.state is ReplicaState.NOT_READY]
+        self._attempts = 1 if not unready or self._attempted.intersection(unready) else 2 * self._attempts
+        self._attempted = set(unready[: self._attempts])
+        for key in self._attempted:
+            self.look_again(key)
+
     async def settled(self) -> None:
         """Return when every change known now was carried out."""
         await self._settled.wait()
@@ -120,7 +136,7 @@ class Assignments:
                 await asyncio.sleep(0)
         self._settled.set()
         self.applied_offset = self._node.image.offset
-        self._node.metadata_applied()
+        self._node.tell_controller()
 
     # ------------------------------------------------------------------ steps
 
@@ -144,12 +160,22 @@ class Assignments:
         wanted = image.partition(topic_id, index)
         if wanted is None or self._node.settings.node_id not in wanted.replicas:
             return
-        partition = self.by_topic.get(topic_id, {}).get(index) or self._open(image, image.topics[topic_id], index)
-        if partition is not None:
-            partition.take_role(wanted, image.brokers)
-            self._node.fetchers.follow(partition)
-            if partition.is_internal:
-                self._node.coordinators.role_taken(partition)
+        key, topic, refetching = PartitionKey(topic_id, index), image.topics[topic_id], self._node.refetching
+        partition = self.by_topic.get(topic_id, {}).get(index)
+        if refetching.is_bad(key, partition) and refetching.may_begin(key, wanted):
+            refetching.begin(key, TopicPartition(topic.name, index), partition)
+            partition = self._open(image, topic, index)
+        elif partition is None and not refetching.is_bad(key, None):
+            partition = self._open(image, topic, index)
+        if partition is None:
+            return
+        if wanted.leader == self._node.settings.node_id and not refetching.may_lead(key, wanted):
+            partition.quarantine(CorruptionError(WOULD_LEAD))
+        partition.take_role(wanted, image.brokers)
+        self._node.fetchers.follow(partition)
+        if partition.is_internal:
+            self._node.coordinators.role_taken(partition)
+        refetching.look(key, wanted, partition)
 
     def _open(self, image: "Image", topic: "Topic", index: int) -> Partition | None:
         """Open and recover one log. A corrupt one is set apart: its partition is offline, with an alarm (R17).
@@ -171,9 +197,9 @@ class Assignments:
             if opened.start > facts.log_start:  # a crash came right after it had begun anew
                 node.directory.remember_start(key, opened.start)
         except (CorruptionError, OSError) as error:
-            log.error("%s is offline, nothing of it is deleted: %s", key, error)
-            node.offline[topic.topic_id, index] = str(error)
+            self._not_opened(key, PartitionKey(topic.topic_id, index), error)
             return None
+        node.offline.pop(PartitionKey(topic.topic_id, index), None)
         partition = Partition(
             self._world,
             opened,
@@ -186,6 +212,13 @@ class Assignments:
         self.by_topic[topic.name] = table
         table[index] = partition
         return partition
+
+    def _not_opened(self, where: TopicPartition, key: PartitionKey, error: CorruptionError | OSError) -> None:
+        """Corruption is mended by a peer (R17); what is merely closed has all that it had, and is tried again (C8)."""
+        state = ReplicaState.QUARANTINED if isinstance(error, CorruptionError) else ReplicaState.NOT_READY
+        if key not in self._node.offline:
+            log.error("%s is offline, nothing of it is deleted: %s", where, error)
+        self._node.offline[key] = Unready(state, str(error))
 
     def _configure(self, name: str) -> None:
         table = self.by_topic.get(name)
@@ -200,6 +233,9 @@ class Assignments:
             self._node.fetchers.follow(partition)
 
     def _delete_topic(self, topic_id: bytes) -> None:
+        self._node.refetching.forget_topic(topic_id)
+        for offline in [offline for offline in self._node.offline if offline.topic_id == topic_id]:
+            del self._node.offline[offline]
         table = self.by_topic.pop(topic_id, {})
         for partition in table.values():
             if self.by_topic.get(partition.topic) is table:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from hightide import limits
 from hightide.errors import ApiError, ErrorCode
-from hightide.metadata.replica_states import ReplicaState
+from hightide.metadata.replica_states import ReplicaState, Unready
 from hightide.node.log_view import StoredLog
 from hightide.node.ports import Timer
 from hightide.replication.leases import UNLIMITED
-from hightide.types import NO_BROKER
+from hightide.types import NO_BROKER, PartitionKey
 from hightide.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -78,18 +78,31 @@ class BrokerLifecycle:
         node.broker_epoch = reply.broker_epoch
         node.directory.store_broker_epoch(reply.broker_epoch)
         node.directory.acknowledge_unclean()
+        node.refetching.reported(
+            PartitionKey(told.topic_id, told.partition_id)
+            for told in request.affected_replicas
+            if told.state in (ReplicaState.QUARANTINED, ReplicaState.BELOW_HIGH_WATERMARK)
+        )
         while self._own_epoch() != reply.broker_epoch:
             await node.replayed(lambda: self._own_epoch() == reply.broker_epoch)
 
     def _affected(self) -> list[AffectedReplica]:
         """R7, R8: replicas that may have lost something since the last life, with where their logs end now."""
         node = self._node
+        incomplete = set(node.refetching.under_way())
         told = [
-            AffectedReplica(topic_id=topic_id, partition_id=index, state=ReplicaState.QUARANTINED)
-            for topic_id, index in node.offline
+            AffectedReplica(topic_id=key.topic_id, partition_id=key.partition, state=unready.state)
+            for key, unready in node.offline.items()
+            if key not in incomplete
+        ]
+        told += [
+            AffectedReplica(topic_id=topic_id, partition_id=index, state=ReplicaState.BELOW_HIGH_WATERMARK)
+            for topic_id, index in incomplete
         ]
         for partition in node.assignments:
             if not (partition.log.doubtful or node.directory.is_unclean):
+                continue
+            if (partition.topic_id, partition.index) in incomplete:
                 continue
             view = StoredLog(partition.log)
             told.append(
@@ -160,6 +173,11 @@ class BrokerLifecycle:
             self._await_lease_end()
         if reply.should_shut_down:
             self._may_stop.set()
+        node.refetching.reported(
+            PartitionKey(told.topic_id, told.partition_id)
+            for told in request.unready_replicas
+            if told.state is ReplicaState.QUARANTINED
+        )
 
     def _await_lease_end(self) -> None:
         """For those who wait: whether a leader may write is asked of the clock at every append, not of this timer."""
@@ -182,15 +200,17 @@ class BrokerLifecycle:
     def _unready(self) -> list[UnreadyReplica]:
         """Replicas that can't be trusted or opened here, and why (C8, R17)."""
         node = self._node
-        told = [(key, reason) for key, reason in node.offline.items() if node.image.partition(*key) is not None]
+        told = [(key, unready) for key, unready in node.offline.items() if node.image.partition(*key) is not None]
         told += [
-            ((partition.topic_id, partition.index), partition.offline_reason)
+            (PartitionKey(partition.topic_id, partition.index), Unready(ReplicaState.QUARANTINED, reason))
             for partition in node.assignments
-            if partition.offline_reason is not None
+            if (reason := partition.offline_reason) is not None
         ]
         return [
-            UnreadyReplica(topic_id=topic_id, partition_id=index, state=ReplicaState.QUARANTINED, reason=reason)
-            for (topic_id, index), reason in told[: limits.UNREADY_REPLICAS_TOLD_MAX]
+            UnreadyReplica(
+                topic_id=key.topic_id, partition_id=key.partition, state=unready.state, reason=unready.reason
+            )
+            for key, unready in told[: limits.UNREADY_REPLICAS_TOLD_MAX]
         ]
 
     def _ends_of_leaderless(self) -> list[LogEnd]:

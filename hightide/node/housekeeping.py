@@ -70,6 +70,7 @@ class Housekeeping:
             log.warning("the log directory is %s: %s", space.condition.value, space.reason or "there is room again")
         if space.condition is Condition.OFFLINE and not self._node.failed.is_set():
             self._node.disk_failed(StorageError(space.reason))
+        self._node.assignments.open_unready()
 
     def _look_after_followers(self) -> None:
         """Time makes laggards leave the in-sync set (T4), and proposals that got lost are sent again (R6)."""

@@ -18,6 +18,7 @@ from hightide.errors import ApiError, ErrorCode
 from hightide.metadata.entities import CLUSTER_DEFAULT, Endpoint, ResourceType, Topic
 from hightide.metadata.entities import Partition as AgreedPartition
 from hightide.metadata.image import Delta, Image
+from hightide.metadata.replica_states import Unready
 from hightide.metadata.settings.topic_values import TopicSettings
 from hightide.metadata.topic_names import check_topic_name
 from hightide.node.apis import BROKER_APIS, CONTROLLER_APIS
@@ -38,6 +39,7 @@ from hightide.node.peers import Peers
 from hightide.node.ports import Connection, Listener, World
 from hightide.node.producer_ids import ProducerIds
 from hightide.node.quorum import Quorum
+from hightide.node.refetching import Refetching
 from hightide.node.replica_fetcher import ReplicaFetchers
 from hightide.node.sessions import Session
 from hightide.node.snapshot_loading import SnapshotLoading
@@ -51,7 +53,7 @@ from hightide.replication.voters import Voter, VoterSet
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
-from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, PartitionKey, TopicPartition
 from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from hightide.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from hightide.wire.produce import NodeEndpoint
@@ -99,8 +101,9 @@ class Node:
         self.failed = asyncio.Event()
         """Set when the log directory is lost: the process ends."""
         self.listeners: list[Listener] = []
-        self.offline: dict[tuple[bytes, int], str] = {}
+        self.offline: dict[PartitionKey, Unready] = {}
         """Partitions that could not be opened, and why."""
+        self.refetching = Refetching(self)
         self.directory: LogDirectory
         self.metadata: MetadataLog
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
@@ -112,7 +115,7 @@ class Node:
         self._creating: set[str] = set()
         self.is_stopping = False
         self.broker_epoch = -1
-        self._has_caught_up = not rules.r8_new_epoch_every_start
+        self.has_caught_up = not rules.r8_new_epoch_every_start
         self.network = world.network
         self.lease = UNLIMITED if len(settings.voters()) <= 1 else Lease(strict=settings.lease_strict)
         self.lifecycle: BrokerLifecycle | None = None
@@ -148,6 +151,7 @@ class Node:
                 self.turn.soon,
                 self.in_sync_changes.propose,
                 self._cut_readers,
+                self.tell_controller,
                 self.rules,
                 lease=self.lease,
                 lag_time_max=settings.replica_lag_time_max_ms / 1000,
@@ -156,6 +160,7 @@ class Node:
         self.checkpoints = Checkpoints(self.directory, self.clock, world.syncer, self._logs, self.disk_failed)
         self.housekeeping = Housekeeping(self)
         self._open_metadata_log()
+        self.refetching.load()
         self.assignments.open_all(self.image)
         self._listen()
         self._start_listeners(for_controllers=True)
@@ -405,10 +410,10 @@ class Node:
         if any(resource.type is ResourceType.BROKER for resource in delta.resources):
             self._take_dynamic_settings(image)
             self.assignments.configure_all()
-        if self._has_caught_up:
+        if self.has_caught_up:
             self.assignments.apply(delta)
         elif self._is_registered(image):
-            self._has_caught_up = True
+            self.has_caught_up = True
             self.assignments.catch_up()
         if delta.partitions:
             self._hurry_followers()
@@ -417,8 +422,8 @@ class Node:
         if delta.topics_deleted:
             self.coordinators.topics_deleted()
 
-    def metadata_applied(self) -> None:
-        """Roles were taken: tell the controller, for whom creators of topics may wait (C9)."""
+    def tell_controller(self) -> None:
+        """Roles were taken, for which creators of topics may wait (C9), or a replica went bad: do not wait to tell."""
         if self.lifecycle is not None:
             self.lifecycle.hurry()
 
@@ -525,9 +530,9 @@ class Node:
             )
         if not 0 <= index < len(agreed.partitions):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        reason = self.offline.get((agreed.topic_id, index))
-        if reason is not None:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        unready = self.offline.get(PartitionKey(agreed.topic_id, index))
+        if unready is not None:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, unready.reason)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def offline_replicas(self, topic: Topic, index: int, agreed: AgreedPartition) -> list[int]:

@@ -69,7 +69,7 @@ class PartitionWorld:
 
     __slots__ = (
         "clock", "commits", "cut_readers", "directory", "disk_failed", "lag_time_max", "lease", "node_id", "propose",
-        "rules", "soon", "space",
+        "quarantined", "rules", "soon", "space",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class PartitionWorld:
         soon: Callable[[Callable[[], None]], None],
         propose: "Callable[[Partition, ProposeInSync], None]",
         cut_readers: Callable[[], None],
+        quarantined: Callable[[], None],
         rules: Rules,
         *,
         lease: Lease = UNLIMITED,
@@ -96,6 +97,7 @@ class PartitionWorld:
         self.soon = soon
         self.propose = propose
         self.cut_readers = cut_readers
+        self.quarantined = quarantined
         self.rules = rules
         self.lease = lease
         self.lag_time_max = lag_time_max
@@ -423,4 +425,5 @@ class Partition:
         """Stored bytes are bad or can't be read: nobody gets them, nothing is deleted, an operator is told (R17)."""
         log.error("%s is offline, nothing of it is deleted: %s", self, error)
         self.go_offline(str(error))
+        self._world.quarantined()
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -302,6 +302,14 @@ class LogDirectory:
         self.forget(partition, topic_id)
         return self.guarded(lambda: self.partitions.set_aside(str(partition), token(16).hex()))
 
+    def quarantine(self, partition: TopicPartition, topic_id: bytes, token: Token) -> None:
+        """The log is bad and will be fetched again: its files are kept aside, and nothing is promised of it (R17).
+
+        In this order: a crash in between leaves a log that is gone and was synced, which is as bad as it was.
+        """
+        self.guarded(lambda: self.partitions.quarantine(partition, topic_id, token(16).hex()))
+        self.lower(partition, topic_id, 0, 0)
+
     # Writing what may use the reserve.
 
     def guarded(self, write: Callable[[], T]) -> T:

@@ -2,7 +2,8 @@
 
 A topic that is deleted and created again has a new id, so a directory with another id is not ours to open: it is set
 aside as `topic-N.<token>-stray` and a new one made. One that has bytes but no readable id is refused: to set it aside
-would quietly replace acknowledged records by an empty log. Kafka reads our `partition.metadata`: it looks at two lines,
+would quietly replace acknowledged records by an empty log. A corrupt log that is fetched again from its leader is kept
+meanwhile as `topic-N.<token>-quarantine` (R17). Kafka reads our `partition.metadata`: it looks at two lines,
 the checksum is in a third.
 """
 
@@ -13,12 +14,13 @@ from hightide.errors import CorruptionError
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import TEMPORARY_SUFFIX, make_directory_durably, read_file, write_atomically
 from hightide.storage.files import Files
-from hightide.types import TopicPartition, format_uuid, parse_uuid
+from hightide.types import PartitionKey, TopicPartition, format_uuid, parse_uuid
 from hightide.wire.checksum import crc32c
 
 PARTITION_METADATA_FILE = "partition.metadata"
 DELETED_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
+QUARANTINE_SUFFIX = "-quarantine"
 
 
 class PartitionDirectory(NamedTuple):
@@ -89,6 +91,32 @@ class PartitionDirectories:
         """The names of what was set aside, for people to look at and remove."""
         return [name for name in self._files.list(self._directory) if name.endswith(STRAY_SUFFIX)]
 
+    def quarantine(self, partition: TopicPartition, topic_id: bytes, token: str) -> None:
+        """Keep whatever there is of a bad log under another name, which also says that it was bad (R17)."""
+        path, kept = f"{self._directory}/{partition}", f"{self._directory}/{partition}.{token}{QUARANTINE_SUFFIX}"
+        if self._files.is_directory(path):
+            self._files.rename(path, kept)
+            self._files.sync_directory(self._directory)
+        else:
+            make_directory_durably(self._files, kept)
+        if self._topic_id_in(kept) != topic_id:
+            write_atomically(self._files, f"{kept}/{PARTITION_METADATA_FILE}", format_metadata(topic_id), self._rules)
+
+    def quarantined(self) -> dict[PartitionKey, str]:
+        """The partitions of which bad logs are kept, and the name of one such directory."""
+        found = {}
+        for name in self._files.list(self._directory):
+            partition = parse_name(name.rpartition(".")[0]) if name.endswith(QUARANTINE_SUFFIX) else None
+            topic_id = None if partition is None else self._topic_id_in(f"{self._directory}/{name}")
+            if partition is not None and topic_id is not None:
+                found[PartitionKey(topic_id, partition.partition)] = name
+        return found
+
+    def remove_quarantined(self, key: PartitionKey) -> None:
+        """Delete all that is kept of a partition's bad logs."""
+        while (name := self.quarantined().get(key)) is not None:
+            self._files.remove_directory(f"{self._directory}/{name}")
+
     def remove_deleted(self) -> None:
         """Finish deletions that a stop interrupted."""
         for name in self._files.list(self._directory):
@@ -98,7 +126,10 @@ class PartitionDirectories:
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         """The topic whose bytes a partition's directory holds; None when nothing readable says it."""
-        path = f"{self._directory}/{partition}/{PARTITION_METADATA_FILE}"
+        return self._topic_id_in(f"{self._directory}/{partition}")
+
+    def _topic_id_in(self, directory: str) -> bytes | None:
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
         try:
             return parse_metadata(read_file(self._files, path), path)
         except (FileNotFoundError, CorruptionError):

@@ -9,8 +9,9 @@ story.judge()
 """
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -42,20 +43,25 @@ PRODUCE_VERSION, FETCH_VERSION = 9, 12
 class Story:
     """Two producers, a reader that follows and one that asks for offsets, until the end of the block.
 
-    `loads` are the kinds of producers; several of one kind get numbers.
+    `loads` are the kinds of producers; several of one kind get numbers. `assignments` place the partitions instead of
+    the brokers. Stories of one cluster have topics of their own.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         *,
+        topic: str = TOPIC,
         partitions: int = 3,
+        assignments: Mapping[int, Collection[int]] | None = None,
         loads: Sequence[type[RecordedLoad]] = (ConfluentLoad, AiokafkaLoad),
     ) -> None:
         self.cluster = cluster
+        self.topic = topic
         self.history = History(time.monotonic)
-        self.partitions = [TopicPartition(TOPIC, number) for number in range(partitions)]
-        cluster.create_topic(TOPIC, partitions, configs={"segment.bytes": "1048576"})
+        count = partitions if assignments is None else len(assignments)
+        self.partitions = [TopicPartition(topic, number) for number in range(count)]
+        cluster.create_topic(topic, count, assignments=assignments, configs={"segment.bytes": "1048576"})
         where = (cluster.bootstrap, self.partitions)
         self.loads = [load(self.history, f"{load.__name__}-{number}", *where) for number, load in enumerate(loads, 1)]
         self._readers = [
@@ -82,37 +88,49 @@ class Story:
 
     def leader(self, partition: int = 0) -> int:
         """Who leads a partition; there must be somebody."""
-        leader = self.cluster.leader_of(TOPIC, partition)
-        assert leader is not None, f"nobody leads {TOPIC}-{partition}"
+        leader = self.cluster.leader_of(self.topic, partition)
+        assert leader is not None, f"nobody leads {self.topic}-{partition}"
         return leader
 
     def await_new_leader(self, old: int, partition: int = 0) -> int:
         """Wait until somebody else leads; who."""
         cluster = self.cluster
-        what = f"somebody else than {old} leads {TOPIC}-{partition}"
-        cluster.wait_for(lambda: cluster.leader_of(TOPIC, partition) not in (None, old), what)
+        what = f"somebody else than {old} leads {self.topic}-{partition}"
+        cluster.wait_for(lambda: cluster.leader_of(self.topic, partition) not in (None, old), what)
         return self.leader(partition)
 
-    def write_to(self, node_id: int, partition: int = 0) -> ErrorCode:
+    def write_to(self, node_id: int, partition: int = 0, *, acks: int = -1) -> ErrorCode:
         """One value, from a client that talks to this broker alone and believes that it leads; what it was told."""
+        with self.writing_to(node_id, partition, acks=acks) as answer:
+            return answer()
+
+    @contextmanager
+    def writing_to(self, node_id: int, partition: int = 0, *, acks: int = -1) -> Iterator[Callable[[], ErrorCode]]:
+        """The same with time between request and answer: what was sent waits at the broker for as long as it sleeps."""
         self._direct += 1
         value = f"direct-{self._direct}".encode()
         send = self.history.begin_send(f"direct-{self._direct}", self.partitions[partition], value, idempotent=False)
+        request = produce_batch(self.topic, batch([value]), partition, acks)
+
+        def answer() -> ErrorCode:
+            reply = client.receive(request.api_key, PRODUCE_VERSION)
+            told = reply.responses[0].partition_responses[0]
+            code = ErrorCode(told.error_code)
+            if code is ErrorCode.NONE:
+                self.history.acknowledged(send, told.base_offset)
+            else:
+                self.history.failed(send, code.name)
+            return code
+
         with self._client(node_id) as client:
-            reply = client.call(produce_batch(TOPIC, batch([value]), partition), PRODUCE_VERSION)
-        told = reply.responses[0].partition_responses[0]
-        code = ErrorCode(told.error_code)
-        if code is ErrorCode.NONE:
-            self.history.acknowledged(send, told.base_offset)
-        else:
-            self.history.failed(send, code.name)
-        return code
+            client.send(request, PRODUCE_VERSION)
+            yield answer
 
     def readable_at(self, node_id: int, partition: int = 0) -> int:
         """Up to which offset this broker lets consumers read; it must let them read everything below."""
         with self._client(node_id) as client:
-            end = client.offset(TOPIC, partition, LATEST)
-            part = client.call(fetch(TOPIC, end - 1, partition), FETCH_VERSION).responses[0].partitions[0]
+            end = client.offset(self.topic, partition, LATEST)
+            part = client.call(fetch(self.topic, end - 1, partition), FETCH_VERSION).responses[0].partitions[0]
         assert part.error_code == ErrorCode.NONE
         assert part.records, f"node {node_id} says that {partition} ends at {end}, and gives nothing below"
         return end
@@ -148,8 +166,11 @@ class Story:
             assert self._replicas(partition)[0], f"nothing was written to {partition}"
 
     def _replicas(self, partition: TopicPartition) -> list[bytes]:
-        name = f"{partition.topic}-{partition.partition}"
         return [
-            b"".join(path.read_bytes() for path in sorted((node.data_directory / name).glob("*.log")))
+            b"".join(path.read_bytes() for path in self.segments(node.id, partition.partition))
             for node in self.cluster.nodes
         ]
+
+    def segments(self, node_id: int, partition: int = 0) -> list[Path]:
+        """The files of one replica, oldest first."""
+        return sorted((self.cluster.node(node_id).data_directory / f"{self.topic}-{partition}").glob("*.log"))

@@ -1,0 +1,24 @@
+"""Clusters of processes that several stories share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hightide.testing import Cluster
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    """Three brokers for the stories of one module; each leaves them healthy, as `Story.judge` makes sure."""
+    with Cluster(brokers=3, processes=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """All of them run and agree, whatever became of the story before."""
+    shared_cluster.heal()
+    shared_cluster.resume()
+    shared_cluster.start()
+    shared_cluster.wait_healthy()
+    return shared_cluster
