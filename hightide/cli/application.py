@@ -23,10 +23,12 @@ MODULES = {
     "topic": "topics",
     "produce": "produce",
     "consume": "consume",
+    "group": "groups",
     "cluster": "clusters",
     "config": "configs",
     "metadata": "metadata_log",
     "sim": "sim",
+    "pipeline": "pipeline",
 }
 
 

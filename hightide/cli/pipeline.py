@@ -1,0 +1,175 @@
+"""`hightide pipeline …`: jobs on Spark: compare all replicas, keep a lakehouse table in step with topics."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hightide.cli.failures import CommandError, ExitCode, failure_of
+from hightide.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Output
+from hightide.cli.output import Format, Table, say, show
+from hightide.cli.server import split_setting
+from hightide.errors import ApiError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from hightide.spark.auditing import AuditReport, ReplicaReport
+
+application = typer.Typer(no_args_is_help=True, help="Jobs on Spark: audit replicas, fill lakehouse tables.")
+
+PROGRESS_SECONDS = 0.5
+
+
+def add_to(parent: typer.Typer) -> None:
+    """Make it part of the command line."""
+    parent.add_typer(application, name="pipeline")
+
+
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://host:7077, …")
+]
+SparkSettings = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; repeatable.")
+]
+MASTER_DEFAULT = "local[*]"
+
+
+@application.command("audit")
+def audit(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="Topics by name; all without.")] = None,
+    full_hash: Annotated[
+        bool, typer.Option("--full-hash", help="Compare a digest of all bytes too, not length, epoch and CRC alone.")
+    ] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    master: Master = MASTER_DEFAULT,
+    conf: SparkSettings = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Compare every replica of every partition, batch by batch. Ends with 1 when something is wrong.
+
+    Everything below the leader's high watermark must be the same with everybody in sync; replicas that lag are compared
+    up to their own high watermark and listed as lagging.
+    """
+    with _spark(master, conf, "hightide audit") as spark:
+        from hightide.spark.auditing import run_audit
+
+        try:
+            with _task_progress(spark, "comparing replicas"):
+                report = run_audit(spark, bootstrap, topics or None, full_hash=full_hash)
+        except ApiError as error:
+            raise failure_of(error) from None
+    _show_audit(output, report)
+    wrong = sum(len(replica.findings) for replica in report.replicas) + len(report.leaderless)
+    if wrong:
+        raise CommandError(f"{wrong} finding{'s' if wrong > 1 else ''}: replicas are not what they should be")
+    size = sum(replica.bytes for replica in report.replicas)
+    say(f"{len(report.replicas)} replicas, {size} bytes: all that must be the same is the same")
+
+
+def _show_audit(output: Format, report: "AuditReport") -> None:
+    flawed = [replica for replica in report.replicas if replica.findings]
+    show(
+        output,
+        document={
+            "clean": report.is_clean,
+            "replicas": [_replica_document(replica) for replica in report.replicas],
+            "leaderless": [str(where) for where in report.leaderless],
+        },
+        names=[f"{replica.topic}-{replica.partition} on {replica.broker}" for replica in flawed],
+        tables=lambda: [_audit_table(report)],
+    )
+
+
+def _replica_document(replica: "ReplicaReport") -> dict[str, object]:
+    return {
+        **replica._asdict(),
+        "role": str(replica.role),
+        "findings": [{**finding._asdict(), "kind": str(finding.kind)} for finding in replica.findings],
+        "unreachable": replica.unreachable or None,
+    }
+
+
+def _audit_table(report: "AuditReport") -> Table:
+    rows: list[list[object]] = [
+        [
+            replica.topic,
+            replica.partition,
+            replica.broker,
+            replica.role,
+            replica.start if replica.start >= 0 else None,
+            replica.bound,
+            replica.batches,
+            replica.bytes,
+            _verdict(replica),
+        ]
+        for replica in report.replicas
+    ]
+    rows += [[*where, *[None] * 6, "has no leader to compare with"] for where in report.leaderless]
+    return Table(["TOPIC", "PARTITION", "BROKER", "ROLE", "FROM", "TO", "BATCHES", "BYTES", "RESULT"], rows)
+
+
+def _verdict(replica: "ReplicaReport") -> str:
+    if not replica.findings:
+        return f"not reached: {replica.unreachable}" if replica.unreachable else "same"
+    return "; ".join(
+        f"{finding.units} {finding.kind} in {finding.first_offset}:{finding.end_offset}"
+        + (f" ({finding.detail})" if finding.detail else "")
+        for finding in replica.findings
+    )
+
+
+@contextmanager
+def _spark(master: str, settings: list[str] | None, name: str) -> "Iterator[SparkSession]":
+    """A session for one command, or the one that this process has; what is missing is said with what to do."""
+    conf = dict(map(split_setting, settings or ()))
+    try:
+        from pyspark.sql import SparkSession
+
+        from hightide.spark.sessions import session
+
+        is_ours = SparkSession.getActiveSession() is None
+        spark = session(master, name=name, conf=conf)
+    except ModuleNotFoundError as error:
+        raise CommandError(f"this needs Spark ({error})", ExitCode.USAGE, "`pip install hightide[spark]`") from None
+    except RuntimeError as error:
+        raise CommandError(str(error)) from None
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+@contextmanager
+def _task_progress(spark: "SparkSession", what: str) -> "Iterator[None]":
+    """How many of the tasks under way are done, on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    tracker = spark.sparkContext.statusTracker()
+    done = threading.Event()
+
+    def watch() -> None:
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            while not done.wait(PROGRESS_SECONDS):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                known = [stage for stage in stages if stage is not None]
+                if known:
+                    total = sum(stage.numTasks for stage in known)
+                    bar.update(task, total=total, completed=sum(stage.numCompletedTasks for stage in known))
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
