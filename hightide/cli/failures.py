@@ -32,6 +32,7 @@ _NOT_FOUND = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.RESOURCE_NOT_FOUND,
+    ErrorCode.GROUP_ID_NOT_FOUND,
 )
 _UNREACHABLE = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 _START_HINT = "is a broker running there? `hightide up` starts one; -b or HIGHTIDE_BOOTSTRAP names another address"

@@ -67,6 +67,24 @@ def parse_range(text: str, now_ms: int) -> OffsetRange:
     return OffsetRange(beginning, _point(last, now_ms) if last else None)
 
 
+def parse_point(text: str, now_ms: int) -> Point:
+    """One point that a text means; ValueError with a sentence when it means none."""
+    if re.fullmatch(_POINT, text.strip()) is None:
+        raise ValueError(f"{text!r} is no place in a log; write start, end, an offset, -N, @-1h or @2026-07-28")
+    return _point(text.strip(), now_ms)
+
+
+async def resolve_point(
+    cluster: Cluster, partitions: Sequence[TopicPartition], point: Point
+) -> dict[TopicPartition, int]:
+    """The point as an offset of each partition, between its start and its end."""
+    offsets = {}
+    for where, (first, end) in (await resolve(cluster, partitions, OffsetRange(point, END))).items():
+        assert end is not None  # the range has a last point
+        offsets[where] = min(first, end)
+    return offsets
+
+
 async def resolve(
     cluster: Cluster, partitions: Sequence[TopicPartition], wanted: OffsetRange, *, read_committed: bool = False
 ) -> dict[TopicPartition, Range]:
