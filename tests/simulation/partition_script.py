@@ -41,10 +41,8 @@ from hightide.sim.level0.network import Hold
 from hightide.sim.level0.partition_controllers import NODES
 from hightide.sim.level0.partition_faults import set_topic
 from hightide.sim.level0.partition_log import PartitionLog
+from hightide.sim.level0.partition_messages import matcher
 from hightide.sim.level0.partitions import Options, PartitionWorld, check_liveness
-from hightide.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from hightide.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from hightide.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from hightide.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from hightide.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -54,16 +52,6 @@ from hightide.wire.messages.metadata_log import PartitionChangeRecord
 
 PRODUCE_SECONDS = 1.0
 SEPARATOR = "----"
-CARRIED: dict[str, type] = {
-    "alter": AlterPartitionRequest,
-    "altered": AlterPartitionResponse,
-    "beat": BrokerHeartbeatRequest,
-    "beaten": BrokerHeartbeatResponse,
-    "register": BrokerRegistrationRequest,
-    "registered": BrokerRegistrationResponse,
-    "metadata": list,
-}
-"""What a message carries, by the name it has in scripts."""
 
 
 class Script:
@@ -195,15 +183,7 @@ class Script:
 
     def do_hold(self, kind: str, way: str) -> None:
         sources, targets = (_nodes(side) for side in way.split(">"))
-
-        def matches(source: int, target: int, action: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
-            if source not in sources or target not in targets:
-                return False
-            if kind in ("fetch", "answer"):
-                return action.__name__ == ("fetch_asked" if kind == "fetch" else "fetch_answered")
-            return any(isinstance(argument, CARRIED[kind]) for argument in arguments)
-
-        hold = self._holds[kind, way] = Hold(matches)
+        hold = self._holds[kind, way] = Hold(matcher(kind, sources, targets))
         self.world.network.holds.append(hold)
 
     def do_release(self, kind: str, way: str) -> None:

@@ -71,7 +71,8 @@ class Kernel:
     def at(self, when: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do something at a time; never in the past."""
         self._sequence += 1
-        heappush(self._heap, (max(when, self.now), self._sequence, action, arguments))
+        now = self.now
+        heappush(self._heap, (when if when > now else now, self._sequence, action, arguments))
 
     def after(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do something later. There is no cancelling: an action asks whether it is still wanted."""
@@ -80,11 +81,15 @@ class Kernel:
 
     def run(self, until: float) -> None:
         """Let everything happen that happens up to a time."""
-        heap = self._heap
-        while heap and heap[0][0] <= until:
-            self.now, _, action, arguments = heappop(heap)
-            self.events += 1
-            action(*arguments)
+        heap, pop = self._heap, heappop
+        events = 0
+        try:
+            while heap and heap[0][0] <= until:
+                self.now, _, action, arguments = pop(heap)
+                events += 1
+                action(*arguments)
+        finally:
+            self.events += events
         self.now = max(self.now, until)
 
     def step(self) -> bool:

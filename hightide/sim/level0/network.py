@@ -87,8 +87,7 @@ class Network:
     def send(self, stream: Stream, action: Callable[..., None], *arguments: Any) -> None:
         """Call `action(*arguments)` at the target when the message arrives there."""
         self.sent += 1
-        kernel, random = self._kernel, self._random
-        if not stream.is_open or (stream.source, stream.target) in self.blocked:
+        if not stream.is_open or (self.blocked and (stream.source, stream.target) in self.blocked):
             stream.is_open = False
             self.lost += 1
             return
@@ -96,28 +95,34 @@ class Network:
             if hold.matches(stream.source, stream.target, action, arguments):
                 hold.messages.append((stream, action, arguments))
                 return
-        draw = random.random()
-        if draw < self.loss:
-            stream.is_open = False
-            self.lost += 1
-            return
-        delay = self.delay if self.steady else self.delay * (0.5 + random.random())
-        if draw < self.loss + self.stalls:
-            delay += random.random() * STALL_SECONDS_MAX
-        arrival = max(kernel.now + delay, stream.last_arrival)
+        delay, random = self.delay, self._random.random
+        if not self.steady:
+            delay *= 0.5 + random()
+        if self.loss or self.stalls:
+            draw = random()
+            if draw < self.loss:
+                stream.is_open = False
+                self.lost += 1
+                return
+            if draw < self.loss + self.stalls:
+                delay += random() * STALL_SECONDS_MAX
+        kernel = self._kernel
+        arrival = kernel.now + delay
+        if arrival < stream.last_arrival:
+            arrival = stream.last_arrival
         stream.last_arrival = arrival
         kernel.at(arrival, self._arrive, stream, action, arguments)
 
     def _arrive(self, stream: Stream, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        now = self._kernel.now
-        if now >= stream.ends_at or (stream.source, stream.target) in self.blocked:
+        if self._kernel.now >= stream.ends_at or (self.blocked and (stream.source, stream.target) in self.blocked):
             stream.is_open = False
             self.lost += 1
             return
-        wakes_at = self._paused.get(stream.target)
-        if wakes_at is not None and wakes_at > now:
-            self._kernel.at(wakes_at, self._arrive, stream, action, arguments)
-            return
+        if self._paused:
+            wakes_at = self._paused.get(stream.target, 0.0)
+            if wakes_at > self._kernel.now:
+                self._kernel.at(wakes_at, self._arrive, stream, action, arguments)
+                return
         action(*arguments)
 
     # ------------------------------------------------------------------ faults

@@ -54,7 +54,7 @@ class MachineClock:
 
     def read(self, now: float) -> float:
         """What it shows at a true time."""
-        return self._frozen_at if self._frozen_at is not None else now * self.rate + self._offset
+        return now * self.rate + self._offset if self._frozen_at is None else self._frozen_at
 
     def freeze(self, now: float) -> None:
         """It stands still."""

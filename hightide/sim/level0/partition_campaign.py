@@ -13,7 +13,7 @@ from hightide.sim.level0.partitions import FSYNC, Options, PartitionWorld, check
 
 ACKNOWLEDGED_MIN = 500  # RELIABILITY.md: a seed with less does not count
 TROUBLE_SECONDS_MAX = 300.0  # for those that come to it late
-HEALING_SECONDS_MAX = 60.0
+HEALING_SECONDS_MAX = 150.0  # an empty disk fills slowly where a Fetch brings one record
 
 
 def drawn(seed: int) -> Options:
@@ -64,7 +64,7 @@ def run_partitions(
     options: Options | None = None,
     rules: Rules = ALL_ON,
     *,
-    trouble_seconds: float = 80.0,
+    trouble_seconds: float = 50.0,
     keeps_timeline: bool = False,
 ) -> PartitionRun:
     """One seed, from the first registration to the last check: trouble for so long, and on until the seed counts."""
@@ -112,6 +112,7 @@ def _live(world: PartitionWorld, faults: Faults, trouble_seconds: float) -> None
         kernel.run(kernel.now + 5.0)
     faults.end()
     kernel.run(kernel.now + 10.0)
+    producers += faults.producers
     for producer in producers:
         producer.stop()
     check_liveness(world, producers, HEALING_SECONDS_MAX)

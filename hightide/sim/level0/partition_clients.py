@@ -52,7 +52,10 @@ class SimulatedProducer:
         world = self._world
         if self._leader < 0:
             partition = world.controllers.image.partition(*self.key)
-            self._leader = -1 if partition is None else partition.leader
+            if partition is None:  # its topic was deleted
+                self.is_stopped, self.is_waiting = True, False
+                return
+            self._leader = partition.leader
         self._attempt += 1
         if self._leader < 0:
             world.kernel.after(BACKOFF_SECONDS, self._retry, self._attempt)

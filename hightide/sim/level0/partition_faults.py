@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from hightide.metadata.controller import Controller
 from hightide.metadata.decision import Decision
+from hightide.sim.level0.network import Hold
+from hightide.sim.level0.partition_broker import MachineClock
+from hightide.sim.level0.partition_clients import SimulatedProducer
 from hightide.sim.level0.partition_controllers import NODES
+from hightide.sim.level0.partition_messages import KINDS, matcher
+from hightide.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from hightide.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from hightide.sim.level0.partitions import PartitionWorld
 
 NOTED_FAULT = 3
+SECOND_TOPIC = "u"
 
 
 class Faults:
@@ -31,16 +37,23 @@ class Faults:
         self._world = world
         self._random = world.kernel.stream("faults")
         self._is_over = False
+        self.producers: list[SimulatedProducer] = []
+        """Those of topics that came by trouble."""
         self.struck: Counter[str] = Counter()
         """Faults that took effect, by kind."""
         self._kinds: list[Callable[[], str]] = [
             self._kill, self._kill, self._lose_power, self._lose_power, self._pause, self._isolate, self._isolate,
             self._cut_one_way, self._lossy, self._stalls, self._slow_disk, self._fast_restart, self._crash_controller,
             self._cut_controller, self._stop_cleanly, self._pause_then_kill, self._double_crash, self._minimum,
-            self._kill_leader, self._kill_leader, self._wipe, self._stale_disk, self._short_log,
+            self._kill_leader, self._kill_leader, self._wipe, self._stale_disk, self._short_log, self._hold, self._hold,
+            self._recreate,
         ]  # fmt: skip
-        if world.options.durability == "fsync" or world.options.loses_at_will:
+        if self._is_indestructible():
             self._kinds.append(self._lose_all_power)
+        if world.options.loses_at_will:
+            self._kinds.append(self._switch)
+        if not world.options.lease_strict:
+            self._kinds.append(self._freeze_clock)  # R16: no lease holds then, only epochs do
 
     def begin(self) -> None:
         """From now on, every few seconds."""
@@ -49,8 +62,7 @@ class Faults:
     def _period(self) -> None:
         if self._is_over:
             return
-        # A lost disk is survived while the others are well; so they stay well until it is known.
-        if self._random.random() > 0.25 and not any(disk.lost_synced for disk in self._world.disks.values()):
+        if self._random.random() > 0.25 and not self._is_delicate():
             strike = self._random.choice(self._kinds)
             told = strike()
             if told:
@@ -59,6 +71,22 @@ class Faults:
                 if self._world.trace.keeps_lines:
                     self._world.say(f"FAULT {told}")
         self._world.kernel.after(self._world.options.fault_period_seconds * (0.3 + self._random.random()), self._period)
+
+    def _is_delicate(self) -> bool:
+        """A loss is survived while the others are well, so they stay well until it is known: of a disk always, of what
+        was not synced where records are acknowledged from the memory of a single broker."""
+        world = self._world
+        if any(disk.lost_synced for disk in world.disks.values()):
+            return True
+        return bool(world.doubted) and not self._is_indestructible() and self._minimum_now() < 2
+
+    def _is_indestructible(self) -> bool:
+        """Whether power losses are harmless, or allowed to do harm."""
+        return self._world.options.durability == "fsync" or self._world.options.loses_at_will
+
+    def _minimum_now(self) -> int:
+        image = self._world.controllers.image
+        return min(self._world.topic_settings(image, topic.name)[0] for topic in image.topics.values())
 
     def end(self) -> None:
         """Heal everything."""
@@ -72,6 +100,8 @@ class Faults:
             world.say("HEALED")
 
     def _heal(self) -> None:
+        for hold in list(self._world.network.holds):
+            self._world.network.release(hold)
         self._world.network.heal()
         self._world.network.loss = self._world.network.stalls = 0.0
 
@@ -119,8 +149,7 @@ class Faults:
 
     def _may_lose(self, broker_id: int) -> bool:
         """With `replicated`: not more at once than the promise allows, so only while everybody else is in sync."""
-        world = self._world
-        return world.options.durability == "fsync" or world.options.loses_at_will or self._all_well_without(broker_id)
+        return self._is_indestructible() or self._all_well_without(broker_id)
 
     def _all_well_without(self, broker_id: int) -> bool:
         """Whether a whole disk can go: everybody else lives, hears everybody and is in sync."""
@@ -130,7 +159,9 @@ class Faults:
         now = world.kernel.now
         if network.blocked or network.loss or network.stalls or world.slow_disks or world.doubted:
             return False
-        if controllers.active is None or any(process.paused_until > now for process in world.processes.values()):
+        if controllers.active is None or any(
+            process.paused_until > now or process.wants_stop for process in world.processes.values()
+        ):
             return False
         return others <= set(world.processes) and all(
             others & set(partition.replicas) <= set(partition.in_sync_replicas)
@@ -238,7 +269,61 @@ class Faults:
         self._later_heal()
         return f"stalls {self._world.network.stalls}"
 
+    def _hold(self) -> str:
+        """One kind of message between some and some others waits, while the rest goes on."""
+        world = self._world
+        kind = self._random.choice(KINDS)
+        broker_id = self._random.choice(sorted(world.disks))
+        others = set(world.disks) - {broker_id} if kind in ("fetch", "answer") else set(NODES)
+        is_reply = kind in ("answer", "altered", "beaten", "registered", "metadata")
+        sources, targets = (others, {broker_id}) if is_reply else ({broker_id}, others)
+        hold = Hold(matcher(kind, sources, targets))
+        world.network.holds.append(hold)
+        self._world.kernel.after(self._random.uniform(0.5, 6.0), self._release, hold, self._random.random() < 0.8)
+        return f"hold {kind} messages {'to' if is_reply else 'of'} {broker_id}"
+
+    def _release(self, hold: Hold, deliver: bool) -> None:
+        if hold in self._world.network.holds:
+            self._world.network.release(hold, deliver=deliver)
+
     # ------------------------------------------------------------------ the rest
+
+    def _freeze_clock(self) -> str:
+        world = self._world
+        broker_id = self._random.choice(sorted(world.disks))
+        clock = world.disks[broker_id].clock
+        clock.freeze(world.kernel.now)
+        world.kernel.after(self._random.uniform(0.5, 8.0), self._thaw, clock)
+        return f"the clock of {broker_id} stands still"
+
+    def _thaw(self, clock: MachineClock) -> None:
+        clock.thaw(self._world.kernel.now)
+
+    def _recreate(self) -> str:
+        """A second topic comes and goes, always by the same name (R22)."""
+        world = self._world
+        topic = world.controllers.image.topic_named(SECOND_TOPIC)
+        if topic is not None:
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name=SECOND_TOPIC)])
+            is_taken = world.controllers.command(lambda controller: controller.delete_topics(request, 6))
+            return "delete a topic" if is_taken else ""
+        world.create_topic(SECOND_TOPIC, partitions=1)
+        world.kernel.after(1.0, self._use_second_topic)
+        return "create a topic"
+
+    def _use_second_topic(self) -> None:
+        topic = self._world.controllers.image.topic_named(SECOND_TOPIC)
+        if topic is not None:
+            self.producers.append(self._world.add_producer((topic.topic_id, 0), pause=0.3))
+
+    def _switch(self) -> str:
+        """R23: what the topic promises changes while it is used."""
+        durability = self._random.choice(("fsync", "replicated"))
+
+        def decide(controller: Controller) -> Decision[IncrementalAlterConfigsResponse]:
+            return controller.incremental_alter_configs(set_topic("t", "hightide.durability", durability))
+
+        return f"durability {durability}" if self._world.controllers.command(decide) else ""
 
     def _slow_disk(self) -> str:
         broker_id = self._random.choice(sorted(self._world.disks))
@@ -260,6 +345,8 @@ class Faults:
         if not topics:
             return ""
         name, minimum = self._random.choice(topics), self._random.choice((1, 2, 3))
+        if minimum == 1 and world.doubted and not self._is_indestructible():
+            return ""
 
         def decide(controller: Controller) -> Decision[IncrementalAlterConfigsResponse]:
             return controller.incremental_alter_configs(set_topic(name, "min.insync.replicas", str(minimum)))

@@ -206,6 +206,7 @@ class Truth:
         if agreed is None or not end:
             return
         prefix = self._prefixes[end - 1]
+        is_synced_only = self._world.is_synced_only(self)
         members = agreed.in_sync_replicas if name == "I5" else agreed.in_sync_replicas + agreed.eligible_leader_replicas
         for member in members:
             log = self._world.member_log(member, self)
@@ -213,5 +214,5 @@ class Truth:
                 continue
             if not log.has_prefix(end, prefix):
                 self.fail(name, f"member {member} ends at {log.end}, {self._lacks(log)} (of {end})")
-            if self._world.is_synced_only(self) and log.durable_end < end:
+            if is_synced_only and log.durable_end < end:
                 self.fail(name, f"member {member} has synced {log.durable_end}, committed is {end}")

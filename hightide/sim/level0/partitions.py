@@ -276,6 +276,9 @@ class PartitionWorld:
         for topic in batch.delta.topics_created:
             for index in range(len(topic.partitions)):
                 self.truths[topic.topic_id, index] = Truth(self, topic.name, topic.topic_id, index)
+        for topic in batch.delta.topics_deleted:
+            for index in range(len(topic.partitions)):
+                self.truths[topic.topic_id, index].agreed = None
         for record in batch.records:
             if isinstance(record, RegisterBrokerRecord) and record.broker_epoch > self.doubted.get(
                 record.broker_id, 1 << 62
@@ -312,6 +315,8 @@ class PartitionWorld:
             self.truths[key].fail(
                 "I7", f"broker {record.leader} leads epoch {record.leader_epoch} and may miss records"
             )
+        if record.leader in self.doubted:
+            return  # it lost power after it was asked, and will be judged again when it registers
         others = [log for broker_id in self.disks if (log := self._intact_log(broker_id, self.truths[key])) is not None]
         self.truths[key].forgive(self.disks[record.leader].logs[self.truths[key].directory], others)
 
