@@ -16,12 +16,19 @@ from hightide.errors import ErrorCode
 from hightide.wire.headers import read_response_header
 from hightide.wire.message import ApiMessage
 from hightide.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from hightide.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from hightide.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+    DescribeQuorumResponse,
+)
 from hightide.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -41,6 +48,7 @@ DELETE_TOPICS_VERSION = 3
 WAIT_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.02
 MIN_IN_SYNC = "min.insync.replicas"
+METADATA_TOPIC, DESCRIBE_QUORUM_VERSION = "__cluster_metadata", 0
 UNKNOWN = -1
 
 Answer = TypeVar("Answer", bound=ApiMessage)
@@ -68,13 +76,24 @@ def await_brokers(cluster: Cluster) -> None:
 
 
 def create_topic(
-    cluster: Cluster, topic: str, partitions: int, replication_factor: int, settings: Mapping[str, str]
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    replication_factor: int,
+    settings: Mapping[str, str],
+    *,
+    leader: int | None = None,
 ) -> None:
-    """Create a topic and wait until all its replicas are in sync and every broker knows the leaders."""
+    """Create a topic and wait until all its replicas are in sync and every broker knows the leaders. `leader` is the
+    first replica of its only partition, on all brokers."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
     wanted = CreatableTopic(
         name=topic, num_partitions=partitions, replication_factor=replication_factor, configs=configs
     )  # fmt: skip
+    if leader is not None:
+        others = [server.node_id for server in cluster.servers if server.node_id != leader]
+        wanted.num_partitions = wanted.replication_factor = -1
+        wanted.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[leader, *others])]
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
 
     def created() -> bool:
@@ -120,6 +139,15 @@ def leader_of(cluster: Cluster, topic: str, partition: int = 0) -> Server:
     """The server that leads a partition."""
     partitions = topic_partitions(cluster.any_server(), topic)
     return cluster.server(partitions[partition].leader_id)
+
+
+def active_controller(cluster: Cluster) -> int:
+    """The node that leads the metadata quorum."""
+    partition = DescribeQuorumRequestPartitionData(partition_index=0)
+    topic = DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    request = DescribeQuorumRequest(topics=[topic])
+    answer = ask(cluster.any_server(), request, DESCRIBE_QUORUM_VERSION, DescribeQuorumResponse)
+    return answer.topics[0].partitions[0].leader_id
 
 
 def delete_topic(cluster: Cluster, topic: str) -> None:

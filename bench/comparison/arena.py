@@ -1,0 +1,103 @@
+"""Where both systems stand ready: a cluster of each, started when first needed, warmed up, made anew when one died."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench import admin
+from bench.clusters import Cluster
+from bench.comparison.effort import Effort
+
+ClusterMaker = Callable[[Path, int, Mapping[str, str]], Cluster]
+WarmUp = Callable[["Arena", Cluster], None]
+
+BOTH_SYSTEMS_SETTINGS = {"log.segment.delete.delay.ms": "200"}
+"""Deleted files stay for a minute by default, in the page cache too, and go in the middle of another run."""
+
+
+class Arena:
+    """One cluster per system, all of the same shape; used as a context manager, nothing is left behind."""
+
+    def __init__(
+        self,
+        effort: Effort,
+        makers: Mapping[str, ClusterMaker],
+        *,
+        brokers: int,
+        settings: Mapping[str, str] | None = None,
+        warm_up: WarmUp | None = None,
+    ) -> None:
+        self.brokers = brokers
+        self._effort = effort
+        self._makers = makers
+        self._settings = {**BOTH_SYSTEMS_SETTINGS, **(settings or {})}
+        self._warm_up = warm_up
+        self._clusters: dict[str, Cluster] = {}
+        self._topics = 0
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all servers of all systems: those that idle meanwhile are ours too."""
+        return [pid for cluster in self._clusters.values() for pid in cluster.pids]
+
+    @property
+    def replication_factor(self) -> int:
+        return min(self.brokers, 3)
+
+    def cluster(self, system: str) -> Cluster:
+        """A system's cluster, running and warm."""
+        self.prepare()
+        return self._clusters[system]
+
+    def prepare(self) -> None:
+        """Start what is not running. When one died all begin anew, so that both have the same history."""
+        if self._clusters and not all(cluster.alive for cluster in self._clusters.values()):
+            self.close()
+        if self._clusters:
+            return
+        for system, make in self._makers.items():
+            plural = "s" if self.brokers > 1 else ""
+            self._effort.say(f"Starting {self.brokers} broker{plural} of {system}")
+            directory = self._effort.directory / f"{system}-{self.brokers}"
+            self._clusters[system] = cluster = make(directory, self.brokers, self._settings)
+            cluster.launch()
+            admin.await_brokers(cluster)
+        for cluster in self._clusters.values():
+            if self._warm_up is not None:
+                started = time.monotonic()
+                self._warm_up(self, cluster)
+                self._effort.say(f"Warmed up {cluster.system} for {time.monotonic() - started:.0f} s")
+
+    @contextmanager
+    def topic(self, cluster: Cluster, partitions: int, durability: str, *, leader: int | None = None) -> Iterator[str]:
+        """A new topic, deleted at the end together with its files; `leader` is where a single partition begins."""
+        self._topics += 1
+        name = f"contest{self._topics:04}"
+        settings = cluster.topic_settings(durability)
+        if self.brokers > 1:
+            settings[admin.MIN_IN_SYNC] = "2"
+        try:
+            admin.create_topic(cluster, name, partitions, self.replication_factor, settings, leader=leader)
+            yield name
+        finally:
+            if cluster.alive:  # otherwise all begin anew before the next run
+                admin.delete_topic(cluster, name)
+
+    def close(self) -> None:
+        """End all servers and remove their data."""
+        for cluster in self._clusters.values():
+            cluster.kill()
+            shutil.rmtree(cluster.directory, ignore_errors=True)
+        self._clusters.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,44 @@
+"""How much the comparison measures: one value for `make bench`, one for a smoke run."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.comparison.contests import HIGHTIDE, KAFKA
+
+WARMUP_SECONDS = {HIGHTIDE: 4.0, KAFKA: 30.0}  # the JVM compiles what it has run often
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Sizes, counts, where to write, and how to say what is going on."""
+
+    directory: Path
+    say: Callable[[str], None]
+    scale: float = 1.0  # of the bytes, messages and requests of a run
+    rounds: int = 3
+    rounds_max: int = 6
+    runs_needed: int = 3
+    extra_seconds: float = 240.0  # for rounds beyond `rounds`, altogether
+    warmup_seconds: Mapping[str, float] = field(default_factory=lambda: WARMUP_SECONDS)
+    latency_seconds: float = 5.0
+    latency_warmup_seconds: float = 1.0
+    settling_seconds: float = 3.0
+
+    def amount(self, full: int, at_least: int = 1) -> int:
+        """That many, scaled."""
+        return max(int(full * self.scale), at_least)
+
+
+def full(directory: Path, say: Callable[[str], None]) -> Effort:
+    """What `make bench` does."""
+    return Effort(directory, say)
+
+
+def quick(directory: Path, say: Callable[[str], None]) -> Effort:
+    """One short round of everything: shows that the bench works, and nothing about the systems."""
+    return Effort(
+        directory, say, scale=0.02, rounds=1, rounds_max=1, runs_needed=1, extra_seconds=0.0,
+        warmup_seconds=dict.fromkeys(WARMUP_SECONDS, 0.0),
+        latency_seconds=0.5, latency_warmup_seconds=0.2, settling_seconds=0.2,
+    )  # fmt: skip

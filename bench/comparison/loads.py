@@ -1,0 +1,250 @@
+"""One run of each kind of work against one cluster: prepare, touch the memory, watch the machine, drive, check, tidy.
+
+Every run makes its own topic and deletes it; what was acknowledged must be there, or the run fails. Figures have the
+same names in every kind of work, so that lines can speak of any.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from bench import admin, machine, requests
+from bench.clusters import Cluster
+from bench.comparison.arena import Arena
+from bench.comparison.contests import Floor, Run
+from bench.comparison.effort import Effort
+from bench.kafka_server import kafka_jars, tool_command
+from bench.programs import FailedError, build, librdkafka, run_program
+
+MB = 1_000_000
+PAGE_CACHE, FSYNC = "page cache", "fsync"
+SPARE_MEGABYTES = 300  # what client and brokers use beside the bytes of the run
+FLOOR_MEGABYTES = 150
+ACKS_ALL_CODE = -1
+FULL_BATCHES = 0
+LATE_SHARE_MAX = 0.01  # of the sends of a schedule: beyond, the client itself got no core
+PERFORMANCE_TEST = "org.apache.kafka.tools.ProducerPerformance"
+PERFORMANCE_LINE = re.compile(r"\(([\d.]+) MB/sec\).*?([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th")
+MIB_IN_MB = 1.048576
+TOOL_SECONDS_MAX = 180
+
+
+@dataclass(frozen=True)
+class Produce:
+    """What to produce; `batch_messages` fixes the size of batches, 0 lets them fill."""
+
+    messages: int
+    message_bytes: int
+    acks: str
+    codec: str = "none"
+    partitions: int = 1
+    durability: str = PAGE_CACHE
+    batch_messages: int = FULL_BATCHES
+    warmup_messages: int = 16_000
+
+    @property
+    def megabytes(self) -> int:
+        return -(-(self.messages + self.warmup_messages) * self.message_bytes // MB)
+
+
+class Loads:
+    """The drivers, ready to run."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.effort = effort
+        self._library = librdkafka()
+        self._producer = build("rdkafka_producer")
+        self._consumer = build("rdkafka_consumer")
+        self._latency = build("rdkafka_latency")
+        self._sender = build("request_sender")
+        self._toucher = build("touch_memory")
+        self.library_version = ""
+
+    def touch(self, megabytes: int) -> None:
+        """Make the host hand out the memory that the next run uses."""
+        machine.touch_memory(self._toucher, megabytes + SPARE_MEGABYTES)
+
+    def floor(self) -> Floor:
+        """The machine's own speed now."""
+        megabytes = self.effort.amount(FLOOR_MEGABYTES, at_least=10)
+        self.touch(megabytes)
+        with machine.watch() as seen:
+            result = run_program(
+                sys.executable, "-m", "bench.floor", megabytes, self.effort.directory / "floor.log"
+            )  # fmt: skip
+        size = result["bytes"] / MB
+        return Floor(result["cpu_seconds"] * 1e3 / size, size / result["seconds"], seen.disturbance)
+
+    def produce(self, arena: Arena, system: str, work: Produce) -> Run:
+        """librdkafka as fast as it can."""
+        cluster = arena.cluster(system)
+        with arena.topic(cluster, work.partitions, work.durability) as topic:
+            leader = admin.leader_of(cluster, topic)
+            self.touch(work.megabytes * arena.replication_factor)
+            with machine.watch(arena.pids) as seen:
+                result = self._produce(cluster.bootstrap, topic, work, cluster.pids)
+            memory = resident_mb(cluster)
+            admin.expect_records(cluster, topic, work.messages + work.warmup_messages)
+        figures = _throughput(result, memory)
+        times = dict(zip(cluster.pids, result["broker_cpu_seconds"], strict=True))
+        followers = [seconds for pid, seconds in times.items() if pid != leader.pid]
+        if followers:
+            figures["follower_ms_mb"] = sum(followers) / len(followers) * 1e3 / (result["bytes"] / MB)
+        return Run(figures, seen.disturbance)
+
+    def mock(self, work: Produce) -> Run:
+        """The client's ceiling: the same work against the broker inside librdkafka."""
+        self.touch(work.megabytes)
+        with machine.watch() as seen:
+            result = self._produce("mock", "ceiling", work, [])
+        return Run(_throughput(result, 0.0), seen.disturbance)
+
+    def fill(self, cluster: Cluster, topic: str, work: Produce) -> None:
+        """Put messages into a topic that exists."""
+        self._produce(cluster.bootstrap, topic, work, [])
+
+    def _produce(self, bootstrap: str, topic: str, work: Produce, pids: list[int]) -> dict[str, Any]:
+        result = run_program(
+            self._producer, self._library, bootstrap, topic, work.partitions, work.messages, work.warmup_messages,
+            work.message_bytes, work.acks, work.codec, work.batch_messages, _listed(pids),
+        )  # fmt: skip
+        self.library_version = result["library"]
+        return result
+
+    def consume(self, arena: Arena, system: str, work: Produce) -> Run:
+        """librdkafka reads back what was produced just before."""
+        cluster = arena.cluster(system)
+        with arena.topic(cluster, work.partitions, work.durability) as topic:
+            self.touch(work.megabytes)
+            self.fill(cluster, topic, work)
+            with machine.watch(arena.pids) as seen:
+                result = self._consume(cluster, topic, work)
+            memory = resident_mb(cluster)
+        return Run(_throughput(result, memory), seen.disturbance)
+
+    def _consume(self, cluster: Cluster, topic: str, work: Produce) -> dict[str, Any]:
+        return run_program(
+            self._consumer, self._library, cluster.bootstrap, topic, work.partitions,
+            work.messages + work.warmup_messages, _listed(cluster.pids),
+        )  # fmt: skip
+
+    def one_record_requests(
+        self, arena: Arena, system: str, connections: int, count: int, durability: str = PAGE_CACHE
+    ) -> Run:
+        """Unbatched Produce requests with acks=all to one partition's leader, one outstanding on each connection."""
+        cluster = arena.cluster(system)
+        warmup = max(count // 10, 2 * connections)
+        with arena.topic(cluster, 1, durability) as topic:
+            self.touch(0)
+            with machine.watch(arena.pids) as seen:
+                result = self._send(cluster, topic, connections, count, warmup)
+            memory = resident_mb(cluster)
+            admin.expect_records(cluster, topic, count + warmup)
+        figures = {
+            "requests_s": count / result["seconds"],
+            "cpu_us": result["server_cpu_seconds"] * 1e6 / count,
+            "p50_us": result["p50_us"],
+            "p99_us": result["p99_us"],
+            "rss_mb": memory,
+        }
+        return Run(figures, seen.disturbance)
+
+    def _send(self, cluster: Cluster, topic: str, connections: int, count: int, warmup: int) -> dict[str, Any]:
+        frame = self.effort.directory / "request.bin"
+        frame.write_bytes(requests.produce_frame(topic, ACKS_ALL_CODE, value_bytes=100))
+        return run_program(
+            self._sender, admin.leader_of(cluster, topic).port, connections, count, warmup, frame,
+            requests.error_position(topic), _listed(cluster.pids),
+        )  # fmt: skip
+
+    def latency(self, arena: Arena, system: str, rate: int, acks: str, durability: str = PAGE_CACHE) -> Run:
+        """Single messages at a fixed rate: until acknowledged, and until a consumer has them."""
+        cluster = arena.cluster(system)
+        with arena.topic(cluster, 1, durability) as topic:
+            self.touch(0)
+            with machine.watch(arena.pids) as seen:
+                result = self.send_at_rate(
+                    cluster.bootstrap, topic, rate, acks, cluster.pids, seconds=self.effort.latency_seconds
+                )
+        disturbance = seen.disturbance
+        if disturbance is None and result["late"] > LATE_SHARE_MAX * result["messages"]:
+            disturbance = f"the client sent {result['late']} of {result['messages']:.0f} messages late"
+        figures = {name: float(value) for name, value in result.items() if name.endswith("_us")}
+        figures["cpu_us"] = sum(result["broker_cpu_seconds"]) * 1e6 / result["messages"]
+        return Run(figures, disturbance)
+
+    def send_at_rate(
+        self, bootstrap: str, topic: str, rate: int, acks: str, pids: list[int], *, seconds: float
+    ) -> dict[str, Any]:
+        """What `rdkafka_latency` prints."""
+        return run_program(
+            self._latency, self._library, bootstrap, topic, rate, seconds, self.effort.latency_warmup_seconds, 100,
+            acks, _listed(pids),
+        )  # fmt: skip
+
+    def performance_test(self, arena: Arena, system: str, records: int, record_bytes: int) -> Run:
+        """kafka-producer-perf-test, Kafka's own program, with the Java client's defaults (acks=all, idempotent)."""
+        cluster = arena.cluster(system)
+        with arena.topic(cluster, 1, PAGE_CACHE) as topic:
+            self.touch(records * record_bytes // MB)
+            command = tool_command(
+                kafka_jars(), PERFORMANCE_TEST, "--bootstrap-server", cluster.bootstrap, "--topic", topic,
+                "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1",
+                "--warmup-records", str(records // 5),
+            )  # fmt: skip
+            cpu = sum(machine.cpu_seconds(pid) for pid in cluster.pids)
+            with machine.watch(arena.pids) as seen:
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_SECONDS_MAX)
+            cpu = sum(machine.cpu_seconds(pid) for pid in cluster.pids) - cpu
+        lines = PERFORMANCE_LINE.findall(done.stdout)
+        if done.returncode or not lines:
+            raise FailedError(f"kafka-producer-perf-test failed:\n{(done.stdout + done.stderr)[-500:]}")
+        mib_s, _, p50_ms, p99_ms = lines[-1]
+        figures = {
+            "mb_s": float(mib_s) * MIB_IN_MB,
+            "cpu_ms_mb": cpu * 1e3 / (records * record_bytes / MB),
+            "p50_us": float(p50_ms) * 1e3,
+            "p99_us": float(p99_ms) * 1e3,
+        }
+        return Run(figures, seen.disturbance)
+
+    def warm_up(self, arena: Arena, cluster: Cluster) -> None:
+        """Everything that rows do, again and again until the time is over: large and small messages with and without a
+        codec, one-record requests, reading."""
+        seconds = self.effort.warmup_seconds[cluster.system]
+        deadline = time.monotonic() + seconds
+        amount = self.effort.amount
+        large = Produce(amount(60_000), 1024, "all", warmup_messages=0)
+        small = Produce(amount(300_000), 100, "1", codec="lz4", warmup_messages=0)
+        while True:
+            with arena.topic(cluster, 1, PAGE_CACHE) as topic:
+                for work in (large, small):
+                    self.fill(cluster, topic, work)
+                everything = Produce(large.messages + small.messages, 1024, "all", warmup_messages=0)
+                self._consume(cluster, topic, everything)
+                self._send(cluster, topic, 50, amount(4_000, at_least=100), 100)
+            if time.monotonic() >= deadline:
+                return
+
+
+def resident_mb(cluster: Cluster) -> float:
+    """What all brokers of a cluster occupy now."""
+    return sum(machine.resident_mb(pid) for pid in cluster.pids)
+
+
+def _listed(pids: list[int]) -> str:
+    return ",".join(map(str, pids)) or "0"
+
+
+def _throughput(result: dict[str, Any], memory_mb: float) -> dict[str, float]:
+    megabytes = result["bytes"] / MB
+    return {
+        "mb_s": megabytes / result["seconds"],
+        "messages_s": result["messages"] / result["seconds"],
+        "cpu_ms_mb": sum(result["broker_cpu_seconds"]) * 1e3 / megabytes,
+        "client_ms_mb": result["client_cpu_seconds"] * 1e3 / megabytes,
+        "rss_mb": memory_mb,
+    }

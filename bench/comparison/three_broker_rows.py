@@ -1,0 +1,105 @@
+"""What is measured on three brokers: RF 3, acks=all, min.insync.replicas=2, with and without fsync on both sides.
+
+Kafka syncs every append with `flush.messages=1`. Our default, fsync, is also held against Kafka's default, which is
+none.
+"""
+
+from collections.abc import Callable, Mapping
+
+from bench.comparison.arena import Arena
+from bench.comparison.contests import (
+    FLOOR,
+    HIGHTIDE,
+    HIGHTIDE_FSYNC,
+    KAFKA,
+    KAFKA_FSYNC,
+    TAIL_SPREAD_MAX,
+    Contest,
+    Line,
+    Run,
+)
+from bench.comparison.loads import FSYNC, PAGE_CACHE, Loads, Produce
+from bench.comparison.one_broker_rows import CPU_PER_MB, CPU_PER_REQUEST, LARGE, PARTITIONS, RATES, latency_lines
+from bench.trials import Goal
+
+MESSAGES = 150_000
+WARMUP_MESSAGES = 8_000
+CONNECTIONS = 50
+REQUESTS = 12_000
+ACKS = "all"
+WITH_FSYNC, DEFAULTS = "fsync on both", "our default, fsync, against Kafka's, none"
+FSYNC_PAIR, DEFAULTS_PAIR = (HIGHTIDE_FSYNC, KAFKA_FSYNC), (HIGHTIDE_FSYNC, KAFKA)
+CONTESTANTS: Mapping[str, tuple[str, str]] = {
+    HIGHTIDE: (HIGHTIDE, PAGE_CACHE),
+    KAFKA: (KAFKA, PAGE_CACHE),
+    HIGHTIDE_FSYNC: (HIGHTIDE, FSYNC),
+    KAFKA_FSYNC: (KAFKA, FSYNC),
+}
+
+
+def three_broker_contests(loads: Loads, arena: Arena) -> list[Contest]:
+    """All rows of three brokers with load, in the order they run."""
+    throughput = [_throughput(loads, arena, partitions) for partitions in PARTITIONS]
+    return [*throughput, _requests(loads, arena), *(_latency(loads, arena, rate) for rate in RATES)]
+
+
+def _everybody(run: Callable[[str, str], Run]) -> dict[str, Callable[[], Run]]:
+    def runner(system: str, durability: str) -> Callable[[], Run]:
+        return lambda: run(system, durability)
+
+    return {name: runner(system, durability) for name, (system, durability) in CONTESTANTS.items()}
+
+
+def _throughput(loads: Loads, arena: Arena, partitions: int) -> Contest:
+    amount = loads.effort.amount
+    plural = "s" if partitions > 1 else ""
+    title = f"three brokers, produce 1 KiB, {partitions} partition{plural}"
+
+    def run(system: str, durability: str) -> Run:
+        work = Produce(
+            amount(MESSAGES), LARGE, ACKS, partitions=partitions, durability=durability,
+            warmup_messages=amount(WARMUP_MESSAGES, at_least=500),
+        )  # fmt: skip
+        return loads.produce(arena, system, work)
+
+    lines = [
+        Line(title, "mb_s", "MB/s", goal=Goal(2.5, at_least=True)),
+        Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", goal=Goal(0.35, at_least=False)),
+        Line(f"{title}: memory", "rss_mb", "MB", plotted=False, is_timed=False),
+        Line(f"{title}, {WITH_FSYNC}", "mb_s", "MB/s", FSYNC_PAIR),
+        Line(f"{title}, {WITH_FSYNC}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", FSYNC_PAIR),
+        Line(f"{title}, {DEFAULTS}", "mb_s", "MB/s", DEFAULTS_PAIR, Goal(1.5, at_least=True)),
+    ]
+    if partitions == 1:
+        at_floor = "a follower's CPU per MB, to the floor (receive + CRC + write)"
+        goal = Goal(2.0, at_least=False)
+        lines.append(Line(f"{title}: {at_floor}", "follower_ms_mb", "ms/MB", (HIGHTIDE, FLOOR), goal, plotted=False))
+    return Contest("three-throughput", title, _everybody(run), lines)
+
+
+def _requests(loads: Loads, arena: Arena) -> Contest:
+    count = loads.effort.amount(REQUESTS, at_least=100)
+    title = f"three brokers, one-record requests, {CONNECTIONS} connections"
+    lines = [
+        Line(title, "requests_s", "requests/s", goal=Goal(5.0, at_least=True)),
+        Line(f"{title}: {CPU_PER_REQUEST}", "cpu_us", "us"),
+        Line(f"{title}: p99", "p99_us", "us", spread_max=TAIL_SPREAD_MAX, plotted=False),
+        Line(f"{title}, {WITH_FSYNC}", "requests_s", "requests/s", FSYNC_PAIR),
+        Line(f"{title}, {DEFAULTS}", "requests_s", "requests/s", DEFAULTS_PAIR),
+    ]
+
+    def run(system: str, durability: str) -> Run:
+        return loads.one_record_requests(arena, system, CONNECTIONS, count, durability)
+
+    return Contest("three-requests", title, _everybody(run), lines)
+
+
+def _latency(loads: Loads, arena: Arena, rate: int) -> Contest:
+    title = f"three brokers, latency at {rate:,} messages/s"
+    lines = latency_lines(title, 0.5, 0.3 if rate == RATES[0] else 0.5)
+    lines += latency_lines(f"{title}, {WITH_FSYNC}", None, None, FSYNC_PAIR)
+
+    def run(system: str, durability: str) -> Run:
+        return loads.latency(arena, system, rate, ACKS, durability)
+
+    return Contest("three-latency", title, _everybody(run), lines)
