@@ -26,9 +26,9 @@ class OffsetFinder:
         self._cluster = cluster
         self._options = options
 
-    def assigned(self) -> set[TopicPartition]:
-        """The partitions that the subscription means now; ValueError names a topic that is not there."""
-        return self._cluster.run(self._assigned)
+    def assigned(self, *, missing_ok: bool = False) -> set[TopicPartition]:
+        """The partitions that the subscription means now; ValueError names what is not there, unless that is fine."""
+        return self._cluster.run(lambda cluster: self._assigned(cluster, missing_ok))
 
     def resolve(self, position: Position, *, starting: bool) -> Offsets:
         """The offset of a position in every assigned partition."""
@@ -68,7 +68,7 @@ class OffsetFinder:
                 break
         return found
 
-    async def _assigned(self, cluster: Cluster) -> set[TopicPartition]:
+    async def _assigned(self, cluster: Cluster, missing_ok: bool) -> set[TopicPartition]:
         wanted = self._options.subscription
         if wanted.pattern is not None:
             pattern = re.compile(wanted.pattern)
@@ -84,14 +84,16 @@ class OffsetFinder:
             try:
                 topic = await cluster.topic(name)
             except ApiError as error:
-                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                if not missing_ok:
                     raise ValueError(f"topic {name} does not exist: create it first, or check its name") from error
-                raise
+                continue
             found |= {TopicPartition(name, number) for number in topic.partitions}
         missing = set(wanted.partitions) - found
-        if missing:
+        if missing and not missing_ok:
             raise ValueError(f"Option 'assign' names partitions that do not exist: {named(missing)}")
-        return set(wanted.partitions) or found
+        return found.intersection(wanted.partitions) if wanted.partitions else found
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         if not wanted:

@@ -118,6 +118,8 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         check_batch(starting, ending)
     if path is not None and (kafka or any(name in given for name in _STRATEGIES)):
         raise ValueError("Option 'path' reads segment files: it can't be combined with a subscription or a broker")
+    if path is not None and any(name.startswith(("starting", "ending")) for name in given):
+        raise ValueError("Option 'path' reads whole segment files: filter the column 'offset' for a part of them")
     isolation = given.get("isolation.level", kafka.get("isolation.level", "read_uncommitted")).lower()
     if isolation not in ("read_committed", "read_uncommitted"):
         raise ValueError(f"Option 'isolation.level' is '{isolation}': it must be read_committed or read_uncommitted")

@@ -37,6 +37,7 @@ class Topics:
         """Append records to a partition and return the offset after them."""
 
         async def work(client: Client) -> int:
+            await client.retrying(lambda: self._partition(client, topic, partition))
             producer = Producer(client, codec=codec)
             futures = [
                 await producer.send(
@@ -49,6 +50,10 @@ class Topics:
             return max(future.result().offset for future in futures) + 1
 
         return self._client.run(work)
+
+    async def _partition(self, client: Client, topic: str, partition: int) -> None:
+        """Whom we ask may not know yet what was just created."""
+        (await client.topic(topic)).partition(partition)
 
     def fill(self, topic: str, count: int, *, partition: int = 0, codec: Codec = Codec.NONE, first: int = 0) -> int:
         """Append `count` numbered records to a partition and return the offset after them."""
