@@ -70,4 +70,6 @@ class ControllerLink:
             reply: Any = await controller_commands.run(node, message, version)
             return cast(Answer, reply)
         connection = await node.controller_peers.connection(leader, PURPOSES.get(message.api_key, FORWARDED))
+        if message.api_key in PURPOSES:  # answered at once, or by a machine that is off and will never say so
+            left = min(left, node.settings.broker_session_timeout_ms / 1000)
         return await connection.call(message, answer, version=version, timeout=max(0.1, left))

@@ -6,6 +6,7 @@ ask the checkers. A seed counts only when enough was acknowledged and something 
 """
 
 import asyncio
+import gc
 from collections import Counter
 from time import process_time
 from typing import NamedTuple
@@ -72,6 +73,7 @@ def run(plan: Plan, rules: Rules = ALL_ON) -> Result:
         campaign.world.trace.report("liveness", str(error))
     finally:
         campaign.world.close()
+        gc.collect()  # a world is full of circles, and the next one is as large
     return campaign.result(process_time() - started)
 
 

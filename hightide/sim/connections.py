@@ -51,6 +51,7 @@ class Pipe:
         "_is_expected",
         "_last_arrival",
         "_network",
+        "is_abandoned",
         "link",
         "outstanding",
         "target",
@@ -61,6 +62,8 @@ class Pipe:
         self.link = link
         self.outstanding = 0
         self.window_stalls = False
+        self.is_abandoned = False
+        """The sender has no power: what it sent may still arrive, but nobody sends it again."""
         self.target: SimulatedConnection
         self._network = network
         self._in_flight: deque[tuple[float, bytes | Signal]] = deque()
@@ -92,6 +95,8 @@ class Pipe:
         self._is_expected = False
         network, in_flight = self._network, self._in_flight
         if self.link.is_cut or not network.is_up(self.target.host):
+            if self.is_abandoned:
+                in_flight.clear()
             return  # TCP repeats it: `resume` is called when somebody can hear it again
         now = network.now
         while in_flight and in_flight[0][0] <= now:
@@ -350,6 +355,7 @@ class SimulatedConnection:
     def unplugged(self) -> None:
         """The machine is off: no word to anybody, and what is on its way to it is lost."""
         self.state = EndState.GONE
+        self.pipe.is_abandoned = True
         self._closed = True
         self._out.clear()
         self._received.clear()

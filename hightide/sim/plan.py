@@ -31,6 +31,8 @@ KINDS = {
     "crash in recovery": 4,
     "cut": 3,
     "one-way cut": 3,
+    "node cut": 2,
+    "ring": 1,
     "split": 3,
     "client cut": 1,
     "slow network": 1,
@@ -46,6 +48,11 @@ KINDS = {
     "failed write": 2,
     "empty disk": 2,
     "bit flip": 2,
+    "stale block": 1,
+    "misdirected write": 1,
+    "short file": 1,
+    "join": 2,
+    "leader election": 2,
 }
 
 

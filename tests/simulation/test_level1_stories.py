@@ -1,5 +1,6 @@
 """Stories that seeds of level 1 tell once in a hundred: three whole nodes, and a fault exactly where it hurt."""
 
+import asyncio
 import errno
 
 import pytest
@@ -63,5 +64,35 @@ def test_a_topic_that_came_and_went_between_two_checkpoints_leaves_nothing_open(
         await story.until(lambda: not any(path.startswith("data/gone-0/") for path in story.nodes[3].disk.image()))
         assert story.node(3).directory.partitions.strays() != []
         await story.in_sync([1, 2, 3], "kept")
+
+    assert story.run(play) == []
+
+
+def test_a_broker_whose_registration_went_to_a_machine_without_power_asks_again() -> None:
+    """That machine never says that it forgot the connection: whoever waits without end never starts."""
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.until(lambda: story.controller() > 0)
+        first = story.controller()
+        starting = next(number for number in story.nodes if number != first)
+        await story.stop(starting)
+        life = story.node(first).image.brokers[starting].epoch
+        back = story.world.network.link(story.nodes[first].name, story.nodes[starting].name)
+        back.delay_seconds = (0.2, 0.2)
+        story.nodes[starting].start()
+
+        def is_registered() -> bool:
+            controller = story.node(first).metadata.controller
+            assert controller is not None
+            return controller.image.brokers[starting].epoch != life
+
+        await story.until(is_registered)
+        back.is_cut = True
+        story.nodes[first].lose_power()
+        await asyncio.sleep(0.3)
+        story.world.network.restore(story.nodes[first].name, story.nodes[starting].name)
+        await story.start()
 
     assert story.run(play) == []

@@ -1,12 +1,16 @@
-"""Disks that are full, slow, or fail an operation."""
+"""Disks that are full, slow, fail an operation, rot, or are replaced by empty ones."""
 
 import asyncio
 import errno
 import re
+from collections.abc import Callable
 from random import Random
 
 from hightide.sim.faults.site import Site
+from hightide.sim.images import SECTOR_BYTES
 from hightide.sim.wellness import unwell
+
+Damage = Callable[[bytes, int], bytes]
 
 SLOW_SYNC_SECONDS = (0.05, 2.0)
 COPIES_MIN = 3
@@ -64,7 +68,41 @@ async def replace_disk(site: Site, random: Random, seconds: float) -> bool:
 
 
 async def flip_bit(site: Site, random: Random, seconds: float) -> bool:
-    """R17: a stored batch turns bad while the machine is off. Nobody ever gets it; the others serve what it was.
+    """One bit of what was written turns."""
+
+    def turned(data: bytes, position: int) -> bytes:
+        return data[:position] + bytes([data[position] ^ 1 << random.randrange(8)]) + data[position + 1 :]
+
+    return await _rot(site, random, seconds, "a bit of it turns", turned)
+
+
+async def lose_block(site: Site, random: Random, seconds: float) -> bool:
+    """A block is what it was before it was written, though the disk said that it was."""
+
+    def stale(data: bytes, position: int) -> bytes:
+        lost = min(SECTOR_BYTES, len(data) - position)
+        return data[:position] + bytes(lost) + data[position + lost :]
+
+    return await _rot(site, random, seconds, "a block of it is stale", stale)
+
+
+async def misdirect_write(site: Site, random: Random, seconds: float) -> bool:
+    """A block is in the place of another one."""
+
+    def moved(data: bytes, position: int) -> bytes:
+        block = data[: min(SECTOR_BYTES, len(data) - position)]
+        return data[:position] + block + data[position + len(block) :]
+
+    return await _rot(site, random, seconds, "a block of it is somewhere else", moved)
+
+
+async def shorten_file(site: Site, random: Random, seconds: float) -> bool:
+    """The end of a file is gone."""
+    return await _rot(site, random, seconds, "its end is gone", lambda data, position: data[:position])
+
+
+async def _rot(site: Site, random: Random, seconds: float, what: str, damage: Damage) -> bool:
+    """R17: stored batches turn bad while the machine is off. Nobody ever gets them; the others serve what it was.
 
     Once in a run, while everything is in sync on three at least: two rotten copies are more than is promised. Not in
     the newest quarter, since rot within the last 10 ms before a power loss looks like a torn write.
@@ -72,13 +110,16 @@ async def flip_bit(site: Site, random: Random, seconds: float) -> bool:
     if len(site.nodes) < COPIES_MIN or site.rotten or any(unwell(site.nodes, site.rotten)):
         return False
     node = site.pick(random)
-    stored = {path: len(data) for path, data in node.disk.image().items() if _LOG.match(path) and data}
+    stored = {path: data for path, data in node.disk.image().items() if _LOG.match(path) and data}
     if not stored:
         return False
     path = random.choice(sorted(stored))
+    damaged = damage(stored[path], int(random.random() * len(stored[path]) * 0.75))
+    if damaged == stored[path]:
+        return False
     node.kill()
-    node.disk.flip(path, int(random.random() * stored[path] * 0.75), 1 << random.randrange(8))
+    node.disk.overwrite(path, damaged)
     site.rotten.add((node.name, path.split("/")[1]))
-    site.world.trace.say(node.name, f"a bit of {path} turns")
+    site.world.trace.say(node.name, f"{path}: {what}")
     await site.keep_down([node], seconds)
     return True

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from hightide.sim.faults import clocks, disks, networks, processes
+from hightide.sim.faults import clocks, clusters, disks, networks, processes
 from hightide.sim.faults.site import Site
 from hightide.sim.plan import Fault
 
@@ -22,6 +22,8 @@ INJECTIONS: dict[str, Injection] = {
     "crash in recovery": processes.crash_in_recovery,
     "cut": networks.cut,
     "one-way cut": networks.cut_one_way,
+    "node cut": networks.cut_from_nodes,
+    "ring": networks.ring,
     "split": networks.split,
     "client cut": networks.cut_client,
     "slow network": networks.slow_network,
@@ -37,6 +39,11 @@ INJECTIONS: dict[str, Injection] = {
     "failed write": disks.fail_write,
     "empty disk": disks.replace_disk,
     "bit flip": disks.flip_bit,
+    "stale block": disks.lose_block,
+    "misdirected write": disks.misdirect_write,
+    "short file": disks.shorten_file,
+    "join": clusters.join,
+    "leader election": clusters.elect_leaders,
 }
 
 

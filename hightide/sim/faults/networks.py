@@ -26,6 +26,22 @@ async def cut_one_way(site: Site, random: Random, seconds: float) -> bool:
     return await _without(site, pairs, seconds)
 
 
+async def cut_from_nodes(site: Site, random: Random, seconds: float) -> bool:
+    """Clients still reach it, and it has nobody to replicate to, or to be the controller of."""
+    host = site.pick(random).name
+    others = [node.name for node in site.nodes if node.name != host]
+    return await _without(site, [pair for other in others for pair in ((host, other), (other, host))], seconds)
+
+
+async def ring(site: Site, random: Random, seconds: float) -> bool:
+    """Every node reaches the next one only, and is heard by nobody else."""
+    names = [node.name for node in site.nodes]
+    random.shuffle(names)
+    heard = {(name, names[(place + 1) % len(names)]) for place, name in enumerate(names)}
+    pairs = [(source, target) for source in names for target in names if source != target]
+    return await _without(site, [pair for pair in pairs if pair not in heard], seconds)
+
+
 async def split(site: Site, random: Random, seconds: float) -> bool:
     hosts = [*site.world.processes, *site.world.clients]
     left = [host for host in hosts if random.random() < 0.5]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from random import Random
 
 from hightide.sim.process import Condition, SimulatedProcess
+from hightide.sim.topology import host_of, node_settings
 from hightide.sim.world import World
 
 SUPERVISOR_SECONDS = 0.5  # how long a process that died by itself stays dead
@@ -18,6 +19,7 @@ class Site:
     def __init__(self, world: World, nodes: list[SimulatedProcess]) -> None:
         self.world = world
         self.nodes = nodes
+        self.founders = len(nodes)
         self.kept_down: Counter[str] = Counter()
         self.rotten: set[tuple[str, str]] = set()
         """Hosts and partitions in which a bit turned."""
@@ -37,6 +39,14 @@ class Site:
     def others(self, host: str) -> list[str]:
         """Every other host."""
         return [name for name in (*self.world.processes, *self.world.clients) if name != host]
+
+    def join(self) -> SimulatedProcess:
+        """One more broker, which was told of the same controllers."""
+        number = len(self.nodes) + 1
+        node = self.world.add_node(host_of(number), node_settings(number, self.founders))
+        self.nodes.append(node)
+        node.start()
+        return node
 
     async def supervise(self) -> None:
         """Start what died by itself, until cancelled."""
