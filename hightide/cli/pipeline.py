@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from hightide.errors import ApiError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from hightide.spark.auditing import AuditReport, ReplicaReport
+    from hightide.spark.auditing import AuditReport, Finding, ReplicaReport
 
 application = typer.Typer(no_args_is_help=True, help="Jobs on Spark: audit replicas, fill lakehouse tables.")
 
@@ -89,6 +89,7 @@ def _replica_document(replica: "ReplicaReport") -> dict[str, object]:
         **replica._asdict(),
         "role": str(replica.role),
         "findings": [{**finding._asdict(), "kind": str(finding.kind)} for finding in replica.findings],
+        "passed": [{**finding._asdict(), "kind": str(finding.kind)} for finding in replica.passed],
         "unreachable": replica.unreachable or None,
     }
 
@@ -113,12 +114,18 @@ def _audit_table(report: "AuditReport") -> Table:
 
 
 def _verdict(replica: "ReplicaReport") -> str:
-    if not replica.findings:
-        return f"not reached: {replica.unreachable}" if replica.unreachable else "same"
+    if replica.findings:
+        return _said(replica.findings)
+    if replica.unreachable:
+        return f"not reached: {replica.unreachable}"
+    return f"same; at first {_said(replica.passed)}" if replica.passed else "same"
+
+
+def _said(findings: "Sequence[Finding]") -> str:
     return "; ".join(
         f"{finding.units} {finding.kind} in {finding.first_offset}:{finding.end_offset}"
         + (f" ({finding.detail})" if finding.detail else "")
-        for finding in replica.findings
+        for finding in findings
     )
 
 

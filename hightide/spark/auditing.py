@@ -2,7 +2,8 @@
 
 The driver asks the cluster what there is to compare, executors read it through each replica's own broker and compare,
 and only counts and findings come back. A finding counts when it is still there at a second look, taken with fresh
-questions: retention, elections and replicas that fall behind while an audit runs raise no alarm.
+questions: retention, elections and replicas that fall behind while an audit runs raise no alarm. What was there at the
+first look only is told beside: a broker mends a bad replica when it is asked for it.
 """
 
 from collections import defaultdict
@@ -51,6 +52,8 @@ class ReplicaReport(NamedTuple):
     bytes: int
     findings: Sequence[Finding]
     unreachable: str = ""
+    passed: Sequence[Finding] = ()
+    """What the first look found and the second did not."""
 
 
 class AuditReport(NamedTuple):
@@ -102,8 +105,13 @@ def run_audit(
 
 
 def _replaced(first: AuditReport, doubtful: set[TopicPartition], second: AuditReport) -> AuditReport:
+    """The second look counts, and remembers the first."""
+    before = {each[:3]: each.findings for each in first.replicas}
     settled = [each for each in first.replicas if TopicPartition(each.topic, each.partition) not in doubtful]
-    return AuditReport(sorted([*settled, *second.replicas], key=lambda each: each[:3]), second.leaderless)
+    again = [
+        each if each.findings else each._replace(passed=tuple(before.get(each[:3], ()))) for each in second.replicas
+    ]
+    return AuditReport(sorted([*settled, *again], key=lambda each: each[:3]), second.leaderless)
 
 
 def _look(spark: "SparkSession", client: ClientSettings, plan: Plan, *, full_hash: bool) -> AuditReport:

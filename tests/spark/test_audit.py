@@ -116,9 +116,9 @@ def test_bytes_that_a_broker_can_not_read_are_found(
     with log_file(cluster, name, broken).open("r+b") as file:
         file.truncate(1000)
     report = run_audit(spark, topics.bootstrap, [name])
-    assert {broker: [each.kind for each in found] for broker, found in findings(report).items()} == {
-        broken: [Kind.UNREADABLE]
-    }
+    # The broker fetches such a replica again (R17): by the second look it may be whole.
+    found = {each.broker: [seen.kind for seen in each.findings or each.passed] for each in report.replicas}
+    assert found == {1: [], 2: [], 3: [], broken: [Kind.UNREADABLE]}
 
 
 def test_a_lagging_replica_is_listed_and_is_no_alarm(
