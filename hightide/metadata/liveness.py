@@ -4,7 +4,7 @@ Nothing here is in the image. A controller that activates gives every registered
 does not know what its predecessor promised them. A session can therefore exist before its first heartbeat.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from hightide.metadata.image import Image
 from hightide.metadata.replica_states import Unready
@@ -93,6 +93,15 @@ class Liveness:
             if not broker.fenced and now - self.of(broker_id, broker.epoch, now).contact >= timeout:
                 ended.append(broker_id)
         return ended
+
+    def next_end(self, image: Image, now: float, timeout: float, besides: Collection[int]) -> float | None:
+        """When the first session of an unfenced broker ends unless it is heard before."""
+        contacts = [
+            self.of(broker_id, broker.epoch, now).contact
+            for broker_id, broker in image.brokers.items()
+            if not broker.fenced and broker_id not in besides
+        ]
+        return min(contacts) + timeout if contacts else None
 
     def lowest_metadata_offset(self, image: Image, besides: int) -> int | None:
         """How far every other live broker has replayed the metadata; None when there is no other."""

@@ -16,12 +16,15 @@ class Ticked(NamedTuple):
     balanced: int = 0
     possible_losses: tuple[PartitionKey, ...] = ()
     balanced_at: float | None = None
+    session_ends_at: float | None = None
+    """When the next session ends if nothing is heard: there is no reason to notice it late."""
 
 
 def tick(view: View, liveness: Liveness, now: float, balanced_at: float | None) -> Decision[Ticked]:
     """Fence every broker whose session ended, together: nobody who is about to be fenced is elected on the way."""
     plan = Plan(view)
-    expired = liveness.expired(view.image, now, view.settings.broker_session_timeout_ms / 1000)
+    timeout = view.settings.broker_session_timeout_ms / 1000
+    expired = liveness.expired(view.image, now, timeout)
     losses: tuple[PartitionKey, ...] = ()
     if expired:
         fencing = fence_brokers(view, expired)
@@ -35,7 +38,8 @@ def tick(view: View, liveness: Liveness, now: float, balanced_at: float | None) 
         plan.add(records)
         balanced = len(records)
         balanced_at = balanced_at if has_more else now
-    return Decision(plan.records, Ticked(tuple(expired), balanced, losses, balanced_at))
+    ends_at = liveness.next_end(view.image, now, timeout, besides=expired)
+    return Decision(plan.records, Ticked(tuple(expired), balanced, losses, balanced_at, ends_at))
 
 
 def _is_due(view: View, now: float, balanced_at: float) -> bool:

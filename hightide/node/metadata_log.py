@@ -40,6 +40,7 @@ log = logging.getLogger("hightide.metadata")
 Records = list[LogRecord]
 SETTINGS = LogSettings(max_message_bytes=limits.METADATA_BATCH_BYTES_MAX, retention_ms=-1, file_delete_delay_ms=0)
 TICK_SECONDS = 0.5  # C12: how often the active controller looks for silent brokers
+TICK_SECONDS_MIN = 0.01  # the moment when a session ends is met this closely
 
 
 class StoredRecords(NamedTuple):
@@ -256,7 +257,9 @@ class MetadataLog:
             except StorageError as error:
                 self._disk_failed(error)
                 return
-        self._timer = self._clock.call_later(TICK_SECONDS, self._tick)
+        ends_at = decision.reply.session_ends_at
+        left = TICK_SECONDS if ends_at is None else ends_at - self._clock.now()
+        self._timer = self._clock.call_later(min(max(left, TICK_SECONDS_MIN), TICK_SECONDS), self._tick)
 
 
 def stored_batches(opened: Log, start: int, end: int) -> Iterator[StoredRecords]:

@@ -79,9 +79,10 @@ def test_a_new_controller_gives_everybody_a_whole_session(world: World) -> None:
 def test_a_broker_that_was_unfenced_by_another_way_has_a_session_from_the_first_tick() -> None:
     quorum = Quorum()
     quorum.start(1)
-    quorum.commit(quorum.controller.tick(100.0))
+    assert quorum.commit(quorum.controller.tick(100.0)).session_ends_at == 106.0
     assert quorum.commit(quorum.controller.tick(105.9)).fenced == ()
-    assert quorum.commit(quorum.controller.tick(106.0)).fenced == (1,)
+    ended = quorum.commit(quorum.controller.tick(106.0))
+    assert (ended.fenced, ended.session_ends_at) == ((1,), None)
 
 
 # ---------------------------------------------------------------------- stopping
