@@ -7,6 +7,7 @@ __all__ = [
     "CorruptionError",
     "DiskFullError",
     "ErrorCode",
+    "HelperError",
     "InvalidRecordsError",
     "ProtocolError",
     "StorageError",
@@ -50,6 +51,10 @@ class StorageError(Exception):
 
 class CorruptionError(StorageError):
     """Stored bytes that fail their checks below what was synced: never cut, always reported (R17)."""
+
+
+class HelperError(Exception):
+    """A helper process ended before its work did; the work begins again later and nothing is lost."""
 
 
 class DiskFullError(StorageError):

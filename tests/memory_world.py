@@ -15,6 +15,7 @@ from hightide.node.node import Node
 from hightide.node.ports import Connection, Listener, Part, Receiver
 from hightide.rules import ALL_ON, Rules
 from hightide.runtime.clock import LoopClock
+from hightide.sim.compactor import SimulatedCompactor
 from hightide.sim.disk import SimulatedDisk
 from hightide.storage.files import FileSlice, Syncable
 from hightide.wire.headers import RequestHeader
@@ -162,6 +163,7 @@ class MemoryWorld:
         self.clock = LoopClock(asyncio.get_running_loop())
         self.network = MemoryNetwork()
         self.syncer = MemorySyncer()
+        self.compactor = SimulatedCompactor(disk, self.clock, random.Random(seed), deaths=0)
         self.entropy = SeededEntropy(seed)
 
 

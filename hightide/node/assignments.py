@@ -207,6 +207,7 @@ class Assignments:
             synced_only=settings.durability == "fsync",
             min_in_sync_replicas=settings.min_insync_replicas,
         )
+        partition.mark_compacted()
         # One table under both keys: a partition that is added is seen under both.
         table = self.by_topic.setdefault(topic.topic_id, {})
         self.by_topic[topic.name] = table
@@ -227,6 +228,7 @@ class Assignments:
         settings = self._node.topic_settings(name)
         for partition in table.values():
             partition.log.configure(log_settings(settings))
+            partition.mark_compacted()
             partition.configure(
                 synced_only=settings.durability == "fsync", min_in_sync_replicas=settings.min_insync_replicas
             )

@@ -240,6 +240,11 @@ def log_settings(topic: TopicSettings) -> LogSettings:
         flush_ms=topic.flush_ms,
         file_delete_delay_ms=topic.file_delete_delay_ms,
         delete_policy="delete" in topic.cleanup_policy,
+        compact_policy="compact" in topic.cleanup_policy,
+        delete_retention_ms=topic.delete_retention_ms,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
         synced_before_acknowledged=topic.durability == "fsync",
     )
 

@@ -22,7 +22,7 @@ class FetchedPartition:
 
     __slots__ = (
         "current_leader_epoch", "fetch_offset", "index", "last_fetched_epoch", "log_start", "max_bytes",
-        "said_high_watermark", "said_log_start", "topic",
+        "said_high_watermark", "said_log_start", "tombstone_horizon", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -34,6 +34,7 @@ class FetchedPartition:
         current_leader_epoch: int,
         last_fetched_epoch: int,
         log_start: int = -1,
+        tombstone_horizon: int = -1,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -41,7 +42,8 @@ class FetchedPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
-        self.log_start = log_start  # a follower's
+        self.log_start = log_start  # a follower's, like the next
+        self.tombstone_horizon = tombstone_horizon
         self.forget_said()
 
     def ask(self, other: "FetchedPartition") -> None:
@@ -51,6 +53,7 @@ class FetchedPartition:
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start = other.log_start
+        self.tombstone_horizon = other.tombstone_horizon
 
     def forget_said(self) -> None:
         """Whatever is said next is news."""

@@ -1,4 +1,4 @@
-"""Chores: laggards, retention, expired producers, free space, idle connections.
+"""Chores: laggards, retention, compaction, expired producers, free space, idle connections.
 
 Each step is short; long lists are split up.
 """
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hightide.errors import ApiError, DiskFullError, StorageError
+from hightide.node.compactions import Compactions
 from hightide.node.ports import Timer
 from hightide.storage.retention import RetentionClock
 from hightide.storage.space import Condition
@@ -31,6 +32,7 @@ class Housekeeping:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._clock = RetentionClock(node.clock.wall_ms(), node.clock.now())
+        self.compactions = Compactions(node, node.compactor, node.syncer, self.believed_ms)
         self._timers: dict[Callable[[], None], Timer] = {}
         self._is_stopped = False
 
@@ -42,6 +44,7 @@ class Housekeeping:
         self._every(FLUSH_SECONDS, self._flush)
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
+        self.compactions.start()
         self._every(settings.offsets_retention_check_interval_ms / 1000, self._node.coordinators.expire)
         if settings.connections_max_idle_ms > 0:
             self._every(max(1.0, settings.connections_max_idle_ms / 4000), self.close_idle)
@@ -49,6 +52,7 @@ class Housekeeping:
     def stop(self) -> None:
         """No more chores."""
         self._is_stopped = True
+        self.compactions.stop()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -93,13 +97,17 @@ class Housekeeping:
         for partition in self._node.assignments:
             partition.log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
 
+    def believed_ms(self) -> int:
+        """The wall clock, unless that jumped forward."""
+        return self._clock.now_ms(self._node.clock.wall_ms(), self._node.clock.now())
+
     def _retain(self) -> None:
         self._node.spawn(self.retain())
 
     async def retain(self) -> None:
         """Move starts up, checkpoint them, then delete: a half-done deletion is never a gap after a crash."""
         node = self._node
-        now_ms = self._clock.now_ms(node.clock.wall_ms(), node.clock.now())
+        now_ms = self.believed_ms()
         partitions = [partition for partition in node.assignments if partition.offline_reason is None]
         for partition in partitions:
             start = partition.log.plan_retention(now_ms, partition.high_watermark)

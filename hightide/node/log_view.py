@@ -33,6 +33,11 @@ class StoredLog:
         log = self._log
         return log.epochs.epoch_at(log.end - 1) if log.end > log.start else NO_EPOCH
 
+    @property
+    def tombstone_horizon(self) -> int:
+        """Tombstones below it may be missing."""
+        return self._log.tombstone_horizon
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Where an epoch ended."""
         return self._log.end_of_epoch(epoch)

@@ -89,6 +89,8 @@ class Node:
         self.clock = world.clock
         self.files = world.files
         self.entropy = world.entropy
+        self.syncer = world.syncer
+        self.compactor = world.compactor
         self.stats = Stats()
         self.deadlines = Deadlines(self.clock)
         self.turn = Turn(self.clock)

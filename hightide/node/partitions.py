@@ -21,6 +21,7 @@ from hightide.replication.effects import (
     HighWatermarkMoved,
     ListAgain,
     ProposeInSync,
+    RememberHorizon,
     RestartLogAt,
     StartEpoch,
     TruncateTo,
@@ -42,6 +43,7 @@ from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.replica import CommitRule, Replica
 from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
+from hightide.storage.settings import NEVER_COMPACTED
 from hightide.types import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
@@ -208,6 +210,8 @@ class Partition:
                     self._append_fetched(fetched, leader_epoch)
                 case TruncateTo(offset) | RestartLogAt(offset):
                     self._truncate(offset, restart=isinstance(effect, RestartLogAt))
+                case RememberHorizon(horizon):
+                    self.remember_horizon(horizon)
                 case AdvanceStart(offset):
                     self.log.advance_start(min(offset, self.log.end))
                 case FailWaiting(error):
@@ -335,13 +339,14 @@ class Partition:
         last_fetched_epoch: int,
         log_start: int,
         synced_session: bool,
+        tombstone_horizon: int = NEVER_COMPACTED,
     ) -> FetchVerdict:
         """Judge and credit a follower's Fetch, once per arrival; what it commits is answered before this returns."""
         if self.offline_reason is not None:
             return FetchVerdict(self.offline_code)
         verdict = self.replica.on_follower_fetch(
             replica_id, broker_epoch, leader_epoch, fetch_offset, last_fetched_epoch, log_start,
-            self._world.clock.now(), synced_session,
+            self._world.clock.now(), synced_session, tombstone_horizon,
         )  # fmt: skip
         self._carry_out(verdict.effects)
         return verdict
@@ -378,7 +383,7 @@ class Partition:
     def _truncate(self, offset: int, *, restart: bool) -> None:
         """R17: lower every promise first, durably; R21: nobody goes on reading from the cut region."""
         opened, world = self.log, self._world
-        lowered = 0 if restart else offset
+        lowered = 0 if restart else opened.cut_point(offset)
         key = TopicPartition(self.topic, self.index)
         world.directory.lower(key, self.topic_id, opened.truncation_generation + 1, lowered)
         world.cut_readers()
@@ -389,6 +394,16 @@ class Partition:
         else:
             opened.truncate(offset, world.clock.wall_ms())
         self._handle(LogTruncated(opened.end, opened.synced_end))
+
+    def remember_horizon(self, horizon: int) -> None:
+        """R20: tombstones below may be missing here, and offsets too; durable before a record comes that tells."""
+        self._world.directory.remember_horizon(TopicPartition(self.topic, self.index), horizon)
+        self.log.set_horizon(horizon)
+
+    def mark_compacted(self) -> None:
+        """R21: the topic is compacted, so that offsets may be missing from now on, even when it no longer is."""
+        if self.log.settings.compact_policy and self.log.tombstone_horizon == NEVER_COMPACTED:
+            self.remember_horizon(0)
 
     def _follower_failed(self, error: StorageError) -> None:
         if isinstance(error, CorruptionError):

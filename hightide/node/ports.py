@@ -7,6 +7,7 @@ socket or file, starts no thread and reads no clock by itself, so the same node 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from hightide.storage.compaction_plans import Cleaned, CompactionJob, Finished
 from hightide.storage.files import Files, FileSlice, Syncable
 
 Part = bytes | bytearray | memoryview | FileSlice
@@ -103,6 +104,21 @@ class Syncer(Protocol):
         """Sync all of them, then call `done` on the loop with the first OSError or StorageError, if any."""
 
 
+class Compactor(Protocol):
+    """Compacts logs away from the loop, one at a time, in a process that knows nothing but files."""
+
+    def compact(
+        self, job: CompactionJob, bytes_per_second: float, report: Callable[[Cleaned | Finished | Exception], None]
+    ) -> None:
+        """Begin a job. `report` is called on the loop for every group, and last with Finished or what went wrong.
+
+        CorruptionError: stored bytes are bad. OSError: the disk refused. HelperError: anything else.
+        """
+
+    def cancel(self) -> None:
+        """End the job under way, if there is one; nothing more is told of it."""
+
+
 class Entropy(Protocol):
     """Random bytes, for ids."""
 
@@ -128,6 +144,10 @@ class World(Protocol):
     @property
     def syncer(self) -> Syncer:
         """fsync."""
+
+    @property
+    def compactor(self) -> Compactor:
+        """Compaction."""
 
     @property
     def entropy(self) -> Entropy:

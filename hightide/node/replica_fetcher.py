@@ -275,6 +275,7 @@ def _topics(changed: dict[Key, NextFetch], max_bytes: int) -> list[FetchTopic]:
                 last_fetched_epoch=fetch.last_fetched_epoch,
                 log_start_offset=fetch.log_start,
                 partition_max_bytes=max_bytes,
+                tombstone_horizon=fetch.tombstone_horizon,
             )
         )
     return list(topics.values())

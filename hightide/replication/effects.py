@@ -62,6 +62,12 @@ class RestartLogAt(NamedTuple):
     offset: int
 
 
+class RememberHorizon(NamedTuple):
+    """Note durably that tombstones below `horizon` may be missing in this log, before the next record comes (R20)."""
+
+    horizon: int
+
+
 class AdvanceStart(NamedTuple):
     """Records below `offset` are gone at the leader, and here they go too."""
 
@@ -81,6 +87,7 @@ Effect = (
     | AppendFetched
     | TruncateTo
     | RestartLogAt
+    | RememberHorizon
     | AdvanceStart
     | ListAgain
 )

@@ -4,6 +4,7 @@
 |--------------------------------------------|------------------------------------------------------------------|
 | of another leader epoch or log end         | ListAgain (R2, KAFKA-7786)                                       |
 | diverging (e, end)                         | TruncateTo or RestartLogAt, ListAgain; no high watermark (R1)    |
+| diverging (-1, horizon)                    | RestartLogAt if the log ends below it, RememberHorizon (R20)     |
 | OFFSET_OUT_OF_RANGE                        | RestartLogAt the leader's log start, ListAgain (MISSION 5.18)    |
 | any other error                            | ListAgain, after a back-off; FENCED_LEADER_EPOCH waits for an image |
 | records                                    | AppendFetched; with the LogAdvanced after it the high watermark  |
@@ -14,9 +15,9 @@ A follower never cuts to a high watermark (MISSION 5.1): only leader epochs tell
 
 from hightide.errors import ErrorCode
 from hightide.limits import FETCH_BACKOFF_SECONDS_FIRST, FETCH_BACKOFF_SECONDS_MAX
-from hightide.replication.effects import Effect, ListAgain, RestartLogAt, TruncateTo
+from hightide.replication.effects import Effect, ListAgain, RememberHorizon, RestartLogAt, TruncateTo
 from hightide.replication.events import FetchAnswered
-from hightide.replication.log_view import LogView
+from hightide.replication.log_view import CompactedLogView
 from hightide.rules import Rules
 from hightide.types import NO_BROKER
 
@@ -48,7 +49,7 @@ class Following:
         self._failures = 0
 
 
-def cut(log: LogView, answer: FetchAnswered, rules: Rules) -> list[Effect]:
+def cut(log: CompactedLogView, answer: FetchAnswered, rules: Rules) -> list[Effect]:
     """R1: where the logs parted. (e, end) means: below `end` the leader has nothing newer than its epoch e.
 
     Cutting to the leader's end alone would repeat for ever where the own log has no epoch e: only what is below both
@@ -61,6 +62,18 @@ def cut(log: LogView, answer: FetchAnswered, rules: Rules) -> list[Effect]:
     if end <= log.start:
         return restart(answer)
     return [TruncateTo(end), ListAgain()]
+
+
+def take_horizon(log: CompactedLogView, answer: FetchAnswered) -> list[Effect]:
+    """R20: the leader removed tombstones below a horizon. Who ends below it may have what they deleted: begin anew.
+
+    A member of the in-sync set never does: all below the horizon is committed, and so it has it.
+    """
+    assert answer.diverging is not None
+    horizon = answer.diverging[1]
+    if log.end >= horizon:
+        return [RememberHorizon(max(log.tombstone_horizon, 0)), ListAgain()]
+    return [RestartLogAt(max(answer.log_start, 0)), RememberHorizon(horizon), ListAgain()]
 
 
 def restart(answer: FetchAnswered) -> list[Effect]:

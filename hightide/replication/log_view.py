@@ -30,3 +30,11 @@ class LogView(Protocol):
 
         An epoch older than all own ones answers itself and the start of the oldest.
         """
+
+
+class CompactedLogView(LogView, Protocol):
+    """The log of a topic, which may be compacted."""
+
+    @property
+    def tombstone_horizon(self) -> int:
+        """Tombstones below it may be missing (R20); -1 in a log that never was compacted."""

@@ -54,13 +54,13 @@ from hightide.replication.events import (
     TimePassed,
 )
 from hightide.replication.fetching import SERVED, FetchVerdict, NextFetch, epoch_error, judge_offsets
-from hightide.replication.followers import NEVER, Following, cut, restart
+from hightide.replication.followers import NEVER, Following, cut, restart, take_horizon
 from hightide.replication.insync import all_synced, may_join, with_member, without_laggards
 from hightide.replication.leadership import BLOCKED, FollowerState, Leadership
 from hightide.replication.leases import UNLIMITED, Lease
-from hightide.replication.log_view import LogView
+from hightide.replication.log_view import CompactedLogView
 from hightide.rules import ALL_ON, Rules
-from hightide.types import NO_BROKER, NO_EPOCH
+from hightide.types import NO_BROKER, NO_EPOCH, NO_OFFSET
 
 NOT_LEADER = FetchVerdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -117,7 +117,7 @@ class Replica:
         high_watermark: int,
         synced_only: bool,
         min_in_sync_replicas: int = 1,
-        log: LogView | None = None,
+        log: CompactedLogView | None = None,
         lag_time_max: float = 10.0,
         lease: Lease = UNLIMITED,
         rules: Rules = ALL_ON,
@@ -210,9 +210,12 @@ class Replica:
         log_start: int,
         now: float,
         synced_session: bool,
+        tombstone_horizon: int = NO_OFFSET,
     ) -> FetchVerdict:
         """Judge a follower's Fetch when it arrives and credit it (C17)."""
-        verdict = self.judge_fetch(replica_id, broker_epoch, leader_epoch, fetch_offset, last_fetched_epoch)
+        verdict = self.judge_fetch(
+            replica_id, broker_epoch, leader_epoch, fetch_offset, last_fetched_epoch, tombstone_horizon
+        )
         leadership = self._leadership
         if verdict is not SERVED or leadership is None:
             return verdict
@@ -222,7 +225,13 @@ class Replica:
         return self._credited(leadership, follower, now)
 
     def judge_fetch(
-        self, replica_id: int, broker_epoch: int, leader_epoch: int, fetch_offset: int, last_fetched_epoch: int
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        tombstone_horizon: int = NO_OFFSET,
     ) -> FetchVerdict:
         """Whether this replica may answer, asked again when a Fetch that was parked is answered. Credits nothing."""
         error = epoch_error(leader_epoch, self.leader_epoch)
@@ -233,7 +242,7 @@ class Replica:
             return NOT_LEADER
         if broker_epoch < max(follower.current_epoch, follower.broker_epoch) and self._rules.r4_positions_of_this_life:
             return NOT_LEADER  # a former life of the broker, whose position means nothing now (KIP-903)
-        return judge_offsets(self._log, fetch_offset, last_fetched_epoch)
+        return judge_offsets(self._log, fetch_offset, last_fetched_epoch, tombstone_horizon, self._rules)
 
     def next_fetch(self, now: float) -> NextFetch | None:
         """What this follower asks its leader next; None while it has nothing to ask.
@@ -247,7 +256,8 @@ class Replica:
         if self.synced_only and self.synced_end < self.end and self._rules.r19_list_synced_logs_only:
             return None
         last_epoch = self._log.last_epoch if self._rules.r1_truncate_by_epoch else NO_EPOCH
-        return NextFetch(following.leader, self.leader_epoch, self.end, last_epoch, self._log.start)
+        log = self._log
+        return NextFetch(following.leader, self.leader_epoch, self.end, last_epoch, log.start, log.tombstone_horizon)
 
     # ------------------------------------------------------------------ what the node asks
 
@@ -447,10 +457,11 @@ class Replica:
             if not self._rules.r1_discard_diverging_answer:
                 self._bound = event.high_watermark
                 used = self._moved(self.log_advanced(self.end, self.synced_end))
-            return used + cut(log, event, self._rules)
+            is_horizon = event.diverging[0] == NO_EPOCH
+            return used + (take_horizon(log, event) if is_horizon else cut(log, event, self._rules))
         return self._served(event, log)
 
-    def _served(self, event: FetchAnswered, log: LogView) -> list[Effect]:
+    def _served(self, event: FetchAnswered, log: CompactedLogView) -> list[Effect]:
         """Append first, then HW = min(leader's HW, own end) with the LogAdvanced that follows (MISSION 5.3)."""
         self._bound = event.high_watermark
         effects: list[Effect] = []

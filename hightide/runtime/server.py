@@ -72,6 +72,7 @@ async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
     if node.failed.is_set():
         return 1
     await node.stop()
+    world.compactor.close()
     world.syncer.close()
     lock.close()
     return 0

@@ -6,6 +6,7 @@ import resource
 
 from hightide import limits
 from hightide.runtime.clock import LoopClock
+from hightide.runtime.compactor import ProcessCompactor
 from hightide.runtime.files import OsFiles
 from hightide.runtime.network import SocketNetwork
 from hightide.runtime.syncer import ThreadSyncer
@@ -39,4 +40,5 @@ class RealWorld:
         self.network.accepted_max = min(limits.CONNECTIONS_MAX, _descriptors_for_connections())
         self.files = OsFiles()
         self.syncer = ThreadSyncer(loop)
+        self.compactor = ProcessCompactor(loop)
         self.entropy = SystemEntropy()

@@ -13,6 +13,7 @@ from hightide.errors import StorageError
 from hightide.node.config import Settings
 from hightide.node.node import Node, StartError
 from hightide.sim.clock import MachineTime, SimulatedClock
+from hightide.sim.compactor import SimulatedCompactor
 from hightide.sim.disk import SimulatedDisk
 from hightide.sim.loop import SimulatedLoop
 from hightide.sim.network import HostNetwork
@@ -50,6 +51,7 @@ class NodeWorld:
         self.clock = SimulatedClock(loop)
         self.network = HostNetwork(world.network, loop, process.name)
         self.syncer = SimulatedSyncer(loop, world.stream(f"sync:{life}"), process.speed)
+        self.compactor = SimulatedCompactor(process.disk, self.clock, world.stream(f"compact:{life}"))
         self.entropy = SimulatedEntropy(world.stream(f"entropy:{life}"))
 
 

@@ -8,7 +8,6 @@ from hashlib import blake2b
 
 from hightide.types import NO_OFFSET
 
-KEY_BYTES = 192  # of memory for one key: its entry in the table, sixteen bytes of key, the offset
 DIGEST_BYTES = 16
 
 

@@ -161,6 +161,11 @@ class Log:
         """R21: whether offsets may be missing, because the topic is or was compacted."""
         return self.settings.compact_policy or self.tombstone_horizon != NEVER_COMPACTED
 
+    def set_horizon(self, horizon: int) -> None:
+        """Tombstones below may be missing, and offsets too; the caller has checkpointed it."""
+        self.tombstone_horizon = horizon
+        self._allow_gaps()
+
     def _allow_gaps(self) -> None:
         self._verification.gaps = self.has_gaps
         for segment in self._segments:
@@ -652,6 +657,8 @@ class Log:
             return None
         try:
             self._swaps.begin(cleaned.group)
+        except FileNotFoundError:  # another helper cleared up after this one
+            return None
         except OSError as error:
             self._fail(error)
         return self._names() if self._rules.r20_swap_before_delete else []

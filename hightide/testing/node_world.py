@@ -15,6 +15,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from hightide.node.ports import Connection, Receiver
+from hightide.runtime.compactor import ProcessCompactor
 from hightide.runtime.files import OsFile, OsFiles
 from hightide.runtime.network import SocketConnection, SocketListener, SocketNetwork
 from hightide.runtime.syncer import ThreadSyncer
@@ -181,6 +182,7 @@ class NodeWorld:
         self.network = NodeNetwork(loop, frame_bytes_max, source_host)
         self.files = NodeFiles(disk)
         self.syncer = ThreadSyncer(loop)
+        self.compactor = ProcessCompactor(loop)
         self.entropy = SystemEntropy()
         self._time = time
         time.join(self.clock)
@@ -189,5 +191,6 @@ class NodeWorld:
         """Take everything away. Idempotent."""
         self._time.leave(self.clock)
         self.network.reset()
+        self.compactor.close()
         self.syncer.close()
         self.files.close()

@@ -44,6 +44,7 @@ NO_HIGH_WATERMARK = 2**63 - 1  # a follower that does not say how far it knows
 INLINE_BYTES = 16 * KIB  # records in memory up to here are copied: cheaper than one more part to send
 
 _SESSION_DURABILITY_TAG = 10000
+_TOMBSTONE_HORIZON_TAG = 10000
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
@@ -58,6 +59,7 @@ class PartitionFetch(NamedTuple):
     log_start_offset: int = NO_OFFSET
     directory_id: bytes = ZERO_UUID
     high_watermark: int = NO_HIGH_WATERMARK
+    tombstone_horizon: int = NO_OFFSET  # R20; -1 is a consumer, or a log that never was compacted
 
 
 class Fetch(NamedTuple):
@@ -136,7 +138,7 @@ def _decode_single(body: memoryview) -> Fetch | None:
     if topic_count != 2 or partition_count != 2 or rest != b"\0\0\1\1\0":
         return None
     asked = _new_tuple(
-        PartitionFetch, (index, offset, limit, epoch, last_epoch, log_start, ZERO_UUID, NO_HIGH_WATERMARK)
+        PartitionFetch, (index, offset, limit, epoch, last_epoch, log_start, ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)
     )
     fields: tuple[object, ...] = (
         CONSUMER_ID, NO_EPOCH, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch,
@@ -165,14 +167,14 @@ def _decode_flexible(body: memoryview, version: int) -> Fetch:
         for _ in range(partition_count):
             index, epoch, offset, last_epoch, log_start, limit = _unpack_partition_12(body, position)
             position += 32
-            directory_id, high_watermark = ZERO_UUID, NO_HIGH_WATERMARK
+            tags = _NO_PARTITION_TAGS
             if body[position] == 0:
                 position += 1
             elif version >= 17:
-                directory_id, high_watermark, position = _read_partition_tags(body, position, version)
+                tags, position = _read_partition_tags(body, position, version)
             else:
                 position = skip_tags(body, position)
-            asked = (index, offset, limit, epoch, last_epoch, log_start, directory_id, high_watermark)
+            asked = (index, offset, limit, epoch, last_epoch, log_start, *tags)
             partitions.append(_new_tuple(PartitionFetch, asked))
         position = skip_tags(body, position)
         topics.append((name, partitions))
@@ -211,18 +213,23 @@ def _decode_flexible(body: memoryview, version: int) -> Fetch:
     return _new_tuple(Fetch, fields)
 
 
-def _read_partition_tags(body: memoryview, position: int, version: int) -> tuple[bytes, int, int]:
-    """Directory id, high watermark and the position behind a partition's tags, which only followers send."""
-    directory_id, high_watermark = ZERO_UUID, NO_HIGH_WATERMARK
+_NO_PARTITION_TAGS = (ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)
+
+
+def _read_partition_tags(body: memoryview, position: int, version: int) -> tuple[tuple[bytes, int, int], int]:
+    """Directory id, high watermark and tombstone horizon, which only followers send, and the position behind them."""
+    directory_id, high_watermark, tombstone_horizon = _NO_PARTITION_TAGS
     reader = Reader(body, position)
     for tag, size in reader.read_tags():
         if tag == 0:
             directory_id = reader.read_uuid()
         elif tag == 1 and version >= 18:
             high_watermark = reader.read_int64()
+        elif tag == _TOMBSTONE_HORIZON_TAG:
+            tombstone_horizon = reader.read_int64()
         else:
             reader.read_view(size)
-    return directory_id, high_watermark, reader.position
+    return (directory_id, high_watermark, tombstone_horizon), reader.position
 
 
 def _decode_classic(body: memoryview, version: int) -> Fetch:

@@ -42,6 +42,7 @@ def fetched(message: FetchRequest, version: int) -> tuple[Any, ...]:
                 (
                     asked.partition, asked.fetch_offset, asked.partition_max_bytes, asked.current_leader_epoch,
                     asked.last_fetched_epoch, asked.log_start_offset, asked.replica_directory_id, asked.high_watermark,
+                    asked.tombstone_horizon,
                 )
                 for asked in topic.partitions
             ],

@@ -41,11 +41,12 @@ from hightide.metadata.settings.listeners import (
 )
 from hightide.metadata.settings.topic import COMPRESSION_TYPES, DURABILITIES
 
-BOOLEAN, STRING, INT, LONG, LIST = (
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
     SettingType.BOOLEAN,
     SettingType.STRING,
     SettingType.INT,
     SettingType.LONG,
+    SettingType.DOUBLE,
     SettingType.LIST,
 )
 
@@ -187,6 +188,26 @@ def _topics() -> Iterable[Setting]:
 
 def _logs() -> Iterable[Setting]:
     yield _dynamic("log.cleanup.policy", LIST, "delete", "What happens to old segments.", cleanup_policy)
+    yield _fixed("log.cleaner.enable", BOOLEAN, "true", "Whether topics that ask for it are compacted.")
+    yield _dynamic(
+        "log.cleaner.backoff.ms", LONG, "15000", "How long compaction waits when nothing is due.", at_least(0)
+    )
+    yield _dynamic(
+        "log.cleaner.dedupe.buffer.size", LONG, "134217728",
+        "Memory for the keys of one compaction, in its own process; more keys take more rounds.", at_least(1048576),
+    )  # fmt: skip
+    yield _dynamic(
+        "log.cleaner.io.max.bytes.per.second", DOUBLE, "1.7976931348623157E308",
+        "What compaction may read and write in a second.", at_least(1),
+    )  # fmt: skip
+    yield _dynamic("log.cleaner.delete.retention.ms", LONG, "86400000", "How long tombstones stay.", at_least(0))
+    yield _dynamic("log.cleaner.min.compaction.lag.ms", LONG, "0", "Younger records are not compacted.", at_least(0))
+    yield _dynamic(
+        "log.cleaner.max.compaction.lag.ms", LONG, str(INT64_MAX), "After this time records are compacted.", at_least(1)
+    )
+    yield _dynamic(
+        "log.cleaner.min.cleanable.ratio", DOUBLE, "0.5", "The share that compaction waits for.", between(0, 1)
+    )
     yield _dynamic("log.segment.bytes", INT, "1073741824", "A new segment begins at this size.", at_least(1048576))
     yield _dynamic("log.segment.delete.delay.ms", LONG, "60000", "How long deleted files stay on disk.", at_least(0))
     yield _dynamic("log.roll.ms", LONG, None, "A new segment begins after this time.", at_least(1))

@@ -109,6 +109,14 @@ class BrokerSettings:
     commit_rule: str
     log_dirs: list[str]
     log_cleanup_policy: list[str]
+    log_cleaner_enable: bool
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_max_compaction_lag_ms: int
+    log_cleaner_min_cleanable_ratio: float
     log_segment_bytes: int
     log_segment_delete_delay_ms: int
     log_roll_ms: int

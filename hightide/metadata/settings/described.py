@@ -60,6 +60,8 @@ def text_of(value: Value) -> str | None:
         return "true" if value else "false"
     if isinstance(value, list):
         return ",".join(value)
+    if isinstance(value, float):
+        return str(value).replace("e+", "E")  # as Java writes large ones
     return None if value is None else str(value)
 
 

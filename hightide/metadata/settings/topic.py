@@ -43,7 +43,6 @@ def _unavailable(name: str, kind: SettingType, default: str, why: str, *broker_n
     return Setting(name, kind, default, f"Not available in hightide: {why}.", check, broker_names=broker_names)
 
 
-_NO_COMPACTION = "there is no log compaction in this version"
 _NO_TIERS = "there is no tiered storage"
 
 
@@ -52,7 +51,8 @@ def _declared() -> Iterable[Setting]:
         "cleanup.policy",
         LIST,
         "delete",
-        "What happens to old segments: delete them when retention says so; empty keeps them for ever.",
+        "What happens to old records: delete segments when retention says so, compact them to the last record of "
+        "each key, or both; empty keeps everything for ever.",
         cleanup_policy,
         broker_names=("log.cleanup.policy",),
     )
@@ -88,7 +88,14 @@ def _declared() -> Iterable[Setting]:
         between(-131072, 22),
         broker_names=("compression.zstd.level",),
     )
-    yield _unavailable("delete.retention.ms", LONG, "86400000", _NO_COMPACTION, "log.cleaner.delete.retention.ms")
+    yield Setting(
+        "delete.retention.ms",
+        LONG,
+        "86400000",
+        "How long compaction keeps a tombstone after it removed what that deletes.",
+        at_least(0),
+        broker_names=("log.cleaner.delete.retention.ms",),
+    )
     yield Setting(
         "file.delete.delay.ms",
         LONG,
@@ -137,7 +144,14 @@ def _declared() -> Iterable[Setting]:
     )
     yield _unavailable("local.retention.bytes", LONG, "-2", _NO_TIERS, "log.local.retention.bytes")
     yield _unavailable("local.retention.ms", LONG, "-2", _NO_TIERS, "log.local.retention.ms")
-    yield _unavailable("max.compaction.lag.ms", LONG, FOREVER, _NO_COMPACTION, "log.cleaner.max.compaction.lag.ms")
+    yield Setting(
+        "max.compaction.lag.ms",
+        LONG,
+        FOREVER,
+        "Records that wait for compaction longer are compacted however few they are; a segment rolls after this time.",
+        at_least(1),
+        broker_names=("log.cleaner.max.compaction.lag.ms",),
+    )
     yield Setting(
         "max.message.bytes",
         INT,
@@ -170,8 +184,22 @@ def _declared() -> Iterable[Setting]:
         one_of("CreateTime", "LogAppendTime"),
         broker_names=("log.message.timestamp.type",),
     )
-    yield _unavailable("min.cleanable.dirty.ratio", DOUBLE, "0.5", _NO_COMPACTION, "log.cleaner.min.cleanable.ratio")
-    yield _unavailable("min.compaction.lag.ms", LONG, "0", _NO_COMPACTION, "log.cleaner.min.compaction.lag.ms")
+    yield Setting(
+        "min.cleanable.dirty.ratio",
+        DOUBLE,
+        "0.5",
+        "A log is compacted when more than this share of it never was.",
+        between(0, 1),
+        broker_names=("log.cleaner.min.cleanable.ratio",),
+    )
+    yield Setting(
+        "min.compaction.lag.ms",
+        LONG,
+        "0",
+        "Younger records are not compacted.",
+        at_least(0),
+        broker_names=("log.cleaner.min.compaction.lag.ms",),
+    )
     yield Setting(
         "min.insync.replicas",
         INT,

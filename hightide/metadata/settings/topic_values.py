@@ -18,16 +18,20 @@ class TopicSettings:
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
+    delete_retention_ms: int
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
     follower_replication_throttled_replicas: list[str]
     index_interval_bytes: int
     leader_replication_throttled_replicas: list[str]
+    max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
     message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
     min_insync_replicas: int
     retention_bytes: int
     retention_ms: int
@@ -100,3 +104,11 @@ def check_topic_settings(overrides: Mapping[str, str]) -> None:
         if setting is None:
             raise SettingError(unknown_topic_setting(name))
         setting.parse(text)
+    _check_lags(overrides)
+
+
+def _check_lags(overrides: Mapping[str, str]) -> None:
+    names = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    least, most = (int(overrides.get(name, TOPIC_SETTINGS[name].default or 0)) for name in names)
+    if least > most:
+        raise SettingError(f"conflict topic config setting {names[0]} ({least}) > {names[1]} ({most})")

@@ -76,7 +76,7 @@ def _asked(fetch: Fetch) -> Iterable[FetchedPartition]:
         for asked in partitions:
             yield FetchedPartition(
                 topic, asked.partition, asked.fetch_offset, asked.max_bytes, asked.current_leader_epoch,
-                asked.last_fetched_epoch, asked.log_start_offset,
+                asked.last_fetched_epoch, asked.log_start_offset, asked.tombstone_horizon,
             )  # fmt: skip
 
 
@@ -315,6 +315,7 @@ class FollowerFetch(FetchAttempt):
             asked.last_fetched_epoch,
             asked.log_start,
             fetch.session_durability == SYNCED_SESSION,
+            asked.tombstone_horizon,
         )
 
     def _find(self, asked: FetchedPartition) -> "Partition":

@@ -51,6 +51,11 @@ class PartitionLog:
         self._sequences: dict[int, list[int]] = {}
 
     @property
+    def tombstone_horizon(self) -> int:
+        """Nothing is compacted here."""
+        return -1
+
+    @property
     def last_epoch(self) -> int:
         """The epoch of the last record."""
         return self.records[-1][0] if self.end > self.start else NO_EPOCH

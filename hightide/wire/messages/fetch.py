@@ -77,6 +77,7 @@ class FetchPartition(Structure):
         "partition_max_bytes",
         "replica_directory_id",
         "high_watermark",
+        "tombstone_horizon",
     )
 
     def __init__(
@@ -90,6 +91,7 @@ class FetchPartition(Structure):
         partition_max_bytes: int = 0,
         replica_directory_id: bytes = ZERO_UUID,
         high_watermark: int = 9223372036854775807,
+        tombstone_horizon: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.partition = partition
@@ -100,6 +102,7 @@ class FetchPartition(Structure):
         self.partition_max_bytes = partition_max_bytes
         self.replica_directory_id = replica_directory_id
         self.high_watermark = high_watermark
+        self.tombstone_horizon = tombstone_horizon
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
@@ -138,6 +141,9 @@ class FetchPartition(Structure):
             if version >= 18 and self.high_watermark != 9223372036854775807:
                 tagged[1] = field = bytearray()
                 field += INT64.pack(self.high_watermark)
+            if version >= 17 and self.tombstone_horizon != -1:
+                tagged[10000] = field = bytearray()
+                field += INT64.pack(self.tombstone_horizon)
             write_tagged_fields(out, tagged, self.unknown_tagged_fields)
         else:
             if self.unknown_tagged_fields:
@@ -180,6 +186,7 @@ class FetchPartition(Structure):
             self.log_start_offset = -1
         self.replica_directory_id = ZERO_UUID
         self.high_watermark = 9223372036854775807
+        self.tombstone_horizon = -1
         if version >= 12:
             self.unknown_tagged_fields = None
             for tag, size in reader.read_tags():
@@ -187,6 +194,8 @@ class FetchPartition(Structure):
                     self.replica_directory_id = reader.read_uuid()
                 elif version >= 18 and tag == 1:
                     self.high_watermark = reader.read_int64()
+                elif version >= 17 and tag == 10000:
+                    self.tombstone_horizon = reader.read_int64()
                 else:
                     self.keep_unknown_tagged_field(tag, reader.read_view(size))
         else:

@@ -69,7 +69,9 @@ def test_lists_grow_and_shrink(quorum: Quorum) -> None:
     assert settings(quorum)[THROTTLED] == "0:2,0:3"
     alter(quorum, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"))
     assert settings(quorum)["cleanup.policy"] == ""
-    assert alter(quorum, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))[0] is ErrorCode.INVALID_CONFIG
+    assert alter(quorum, TOPIC, "t", ("cleanup.policy", APPEND, "compress"))[0] is ErrorCode.INVALID_CONFIG
+    alter(quorum, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    assert settings(quorum)["cleanup.policy"] == "compact"
 
 
 def test_only_lists_do(quorum: Quorum) -> None:

@@ -209,10 +209,10 @@ def test_settings_that_cannot_be(quorum: Quorum, configs: Mapping[str, str | Non
     assert refusal(quorum, "t", 1, 1, configs=configs) == (ErrorCode.INVALID_CONFIG, what)
 
 
-def test_compaction_is_refused_by_name(quorum: Quorum) -> None:
-    code, message = refusal(quorum, "t", 1, 1, configs={"cleanup.policy": "compact"})
+def test_lags_of_compaction_that_contradict_each_other(quorum: Quorum) -> None:
+    code, message = refusal(quorum, "t", 1, 1, configs={"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
     assert code is ErrorCode.INVALID_CONFIG
-    assert "cleanup.policy=compact is not supported" in message
+    assert message == "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (4)"
 
 
 def test_too_many_topics_at_once(quorum: Quorum) -> None:

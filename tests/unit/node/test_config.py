@@ -72,6 +72,7 @@ VALUES = {
     "broker.session.timeout.ms": "20000",
     "metadata.log.segment.bytes": "9000000",
     "compression.type": "zstd",
+    "log.cleaner.dedupe.buffer.size": "2000000",
     "log.message.timestamp.type": "LogAppendTime",
 }
 
@@ -80,7 +81,7 @@ VALUES = {
 @pytest.mark.parametrize("name", BROKER_SETTINGS)
 def test_every_setting_can_be_overridden_by_an_environment_variable(name: str) -> None:
     setting = BROKER_SETTINGS[name]
-    by_type = {"INT": "5", "LONG": "5", "BOOLEAN": "false", "LIST": "delete", "STRING": "insync"}
+    by_type = {"INT": "5", "LONG": "5", "DOUBLE": "1", "BOOLEAN": "false", "LIST": "delete", "STRING": "insync"}
     text = VALUES.get(name, "2000000" if name.endswith(".bytes") else by_type[setting.type.name])
     environment = {"HIGHTIDE_NODE_ID": "5", environment_name(name): text}
     if name == "controller.quorum.voters":
@@ -132,10 +133,10 @@ def test_a_topic_setting_in_a_brokers_file_names_its_broker_setting() -> None:
 
 
 def test_everything_wrong_is_told_at_once() -> None:
-    told = problems("num.partitions=0\nlog.cleanup.policy=compact\nlog.dirs=a,b\nnonsense=1")
+    told = problems("num.partitions=0\nlog.cleanup.policy=compress\nlog.dirs=a,b\nnonsense=1")
     assert len(told) == 4
     assert "Value must be at least 1" in told[0]
-    assert "log.cleanup.policy=compact is not supported" in told[1]
+    assert "String must be one of: compact, delete" in told[1]
     assert "exactly one log directory is supported" in told[2]
 
 

@@ -28,6 +28,7 @@ class EpochLog:
         self.start = start
         self.end = end
         self.synced_end = end
+        self.tombstone_horizon = NO_OFFSET
 
     @property
     def last_epoch(self) -> int:
