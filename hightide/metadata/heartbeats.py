@@ -147,7 +147,8 @@ def _removal(view: View, key: PartitionKey, broker_id: int, unready: Unready) ->
     partition = view.image.topics[key.topic_id].partitions[key.partition]
     if unready.state is ReplicaState.QUARANTINED:
         return {broker_id: Removal.QUARANTINED}
-    if unready.state is ReplicaState.DOUBTFUL and broker_id in partition.members:
+    is_doubtful = unready.state is ReplicaState.DOUBTFUL and view.rules.r17_doubtful_replicas_leave
+    if is_doubtful and broker_id in partition.members:
         return {broker_id: Removal.DOUBTED}
     return {}
 

@@ -49,6 +49,10 @@ class BrokerLifecycle:
         self._due = asyncio.Event()
         self._is_stopped = False
         self._lease_end: Timer | None = None
+        self._judged: set[PartitionKey] = set()
+        """Replicas that were open when this broker registered."""
+        self._doubts: dict[PartitionKey, Unready] = {}
+        """Those found doubtful since then, and not told yet."""
 
     async def register(self) -> None:
         """Register, and wait until this broker has replayed its own registration."""
@@ -66,6 +70,7 @@ class BrokerLifecycle:
             is_unclean=node.directory.is_unclean,
             affected_replicas=self._affected(),
         )
+        self._judged = {PartitionKey(partition.topic_id, partition.index) for partition in node.assignments}
         while True:
             reply = await node.controller_link.call(request, BrokerRegistrationResponse, timeout=float("inf"))
             if not reply.error_code:
@@ -121,8 +126,17 @@ class BrokerLifecycle:
         return -1 if broker is None else broker.epoch
 
     async def unfence(self) -> None:
-        """Send heartbeats until the committed metadata says that this broker may take roles."""
+        """Send heartbeats until the committed metadata says that this broker may take roles.
+
+        The metadata that a life begins with may be older than its logs. Those it did not name are open now, and what
+        is doubtful among them is told before anybody may elect this broker (R17).
+        """
         node = self._node
+        await node.assignments.settled()
+        for partition in node.assignments:
+            key = PartitionKey(partition.topic_id, partition.index)
+            if partition.log.doubtful and key not in self._judged:
+                self._doubts[key] = Unready(ReplicaState.DOUBTFUL, "batches behind a bad one were cut off")
 
         def is_unfenced() -> bool:
             broker = node.image.brokers.get(node.settings.node_id)
@@ -168,6 +182,8 @@ class BrokerLifecycle:
         if reply.error_code:
             log.warning("a heartbeat was refused: %s", ErrorCode(reply.error_code).name)
             return
+        for told in request.unready_replicas:
+            self._doubts.pop(PartitionKey(told.topic_id, told.partition_id), None)
         if reply.lease_age_ms >= 0:
             node.lease.extended(sent_at, reply.lease_age_ms / 1000, reply.lease_ms / 1000)
             self._await_lease_end()
@@ -206,6 +222,7 @@ class BrokerLifecycle:
             for partition in node.assignments
             if (reason := partition.offline_reason) is not None
         ]
+        told += self._doubts.items()
         return [
             UnreadyReplica(
                 topic_id=key.topic_id, partition_id=key.partition, state=unready.state, reason=unready.reason

@@ -1,0 +1,156 @@
+"""The mutation gate of whole nodes: a rule off, and what clients were promised is not what they read any more.
+
+`FINDINGS` says how each rule is found: by a directed story of this file, or by the campaign after so many seeds. The
+checks are those of the history and of liveness, never a question about the rule itself. Each story holds with all rules
+on. Rules that one broker keeps have stories in test_broker_rules.py and tests/storage/test_rules.py besides.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from hightide.errors import ApiError
+from hightide.rules import ALL_ON, Rules
+from hightide.sim.images import LOST
+from tests.simulation.level1_story import Story
+
+VALUES = [b"value %d" % number for number in range(4)]
+LOG = "data/t-0/00000000000000000000.log"
+
+
+async def judge(story: Story, acknowledged: list[bytes]) -> None:
+    """A new client reads what was acknowledged, in that order, and nothing else."""
+    try:
+        found = await story.read()
+    except ApiError as error:
+        story.world.trace.report("liveness", f"nothing can be read: {error}")
+        return
+    if missing := [value for value in acknowledged if value not in found]:
+        story.world.trace.report("K4", f"acknowledged and gone: {missing}")
+    elif found != acknowledged:
+        story.world.trace.report("K12", f"acknowledged were {acknowledged}, there are {found}")
+
+
+# Two brokers have the partition, neither of them a controller. Both go down at once, and the one that comes back first
+# is the preferred leader, with a disk that lacks what was acknowledged: it has to wait for the other one.
+
+PAIR = (4, 5)
+
+
+def first_back(rules: Rules, happens: Callable[[Story], None], **settings: str) -> list[str]:
+    """What happens to broker 4 while both are down."""
+    story = Story(count=5, rules=rules)
+
+    async def play() -> None:
+        await story.start()
+        await story.create(replicas=PAIR, **{"min.insync.replicas": "2", **settings})
+        await story.produce(*VALUES)
+        await asyncio.sleep(0.1)
+        for number in PAIR:
+            story.nodes[number].kill()
+        happens(story)
+        await story.start([4])
+        await asyncio.sleep(1.0)
+        await story.start([5])
+        await asyncio.sleep(1.0)
+        await judge(story, VALUES)
+
+    return story.run(play)
+
+
+def a_broker_comes_back_with_a_disk_of_last_week(rules: Rules) -> list[str]:
+    """Somebody restored a backup: the same directory, without what was acknowledged since."""
+    story = Story(count=5, rules=rules)
+
+    async def play() -> None:
+        await story.start()
+        await story.create(replicas=PAIR, **{"min.insync.replicas": "2"})
+        await story.produce(*VALUES[:1])
+        await story.stop(4)
+        backup = story.nodes[4].disk.copy()
+        await story.start([4])
+        await story.in_sync(PAIR)
+        await story.produce(*VALUES[1:])
+        for number in PAIR:
+            story.nodes[number].kill()
+        story.nodes[4].disk = backup
+        await story.start([4])
+        await asyncio.sleep(1.0)
+        await story.start([5])
+        await asyncio.sleep(1.0)
+        await judge(story, VALUES)
+
+    return story.run(play)
+
+
+REPLICATED = {"hightide.durability": "replicated"}
+
+
+def a_broker_without_syncs_loses_power(rules: Rules) -> list[str]:
+    """Acknowledged means in the memory of two: the one that lost its memory may not lead."""
+    return first_back(rules, lambda story: story.nodes[4].disk.power_loss(Random(0), (LOST,)), **REPLICATED)
+
+
+def flip(story: Story, share: float) -> None:
+    """A bit turns, so far into the log."""
+    disk = story.nodes[4].disk
+    disk.flip(LOG, int(len(disk.image()[LOG]) * share))
+
+
+def a_bit_turns_in_what_was_synced(rules: Rules) -> list[str]:
+    """In the last batch. It is bad, and not cut off as if it had never been written whole."""
+    return first_back(rules, lambda story: flip(story, 0.9))
+
+
+def a_bit_turns_in_what_nobody_synced(rules: Rules) -> list[str]:
+    """What comes behind it was written too, and acknowledged: a replica that cut it off may not lead."""
+    return first_back(rules, lambda story: flip(story, 0.6), **REPLICATED)
+
+
+def a_leader_can_not_read_its_log(rules: Rules) -> list[str]:
+    """The controller hears of it and lets somebody else lead."""
+    story = Story(rules=rules)
+
+    async def play() -> None:
+        await story.start()
+        await story.create()
+        await story.produce(*VALUES)
+        story.nodes[1].disk.fail("read", f"*{LOG}", times=-1)
+        await judge(story, VALUES)
+
+    return story.run(play)
+
+
+# ---------------------------------------------------------------------- the gate
+
+
+class Finding(NamedTuple):
+    """Without `rule` the story breaks `check`, or the campaign finds it after so many seeds of `brokers` nodes."""
+
+    rule: str
+    check: str
+    story: Callable[[Rules], list[str]] | None = None
+    seeds: int | None = None
+    brokers: int | None = None
+
+
+FINDINGS = [
+    Finding("r8_older_epoch_is_lost", "K4", a_broker_comes_back_with_a_disk_of_last_week),
+    Finding("r8_unclean_replicated_leaves", "K4", a_broker_without_syncs_loses_power),
+    Finding("r10_unready_replicas_leave", "liveness", a_leader_can_not_read_its_log),
+    Finding("r17_quarantine_synced_corruption", "K4", a_bit_turns_in_what_was_synced),
+    Finding("r17_doubtful_replicas_leave", "K4", a_bit_turns_in_what_nobody_synced),
+]
+STORIES = [finding for finding in FINDINGS if finding.story is not None]
+CAMPAIGNS = [finding for finding in FINDINGS if finding.seeds is not None]
+
+
+@pytest.mark.parametrize("finding", STORIES, ids=lambda finding: finding.rule)
+def test_a_story_finds_it(finding: Finding) -> None:
+    assert finding.story is not None
+    assert finding.story(ALL_ON) == []
+    problems = finding.story(ALL_ON.without(finding.rule))
+    assert [problem.split()[0] for problem in problems] == [finding.check]
