@@ -7,6 +7,7 @@ carried out partition by partition with the loop's other work in between; `settl
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from errno import EMFILE
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -186,6 +187,8 @@ class Assignments:
         settings = node.topic_settings(topic.name, image)
         key = TopicPartition(topic.name, index)
         try:
+            if node.files.spare_descriptors() <= 0:
+                raise OSError(EMFILE, "no more logs can be opened: other logs and clients need the descriptors left")
             path = node.directory.open_partition(key, topic.topic_id, node.entropy.token)
             facts = node.directory.facts(key, topic.topic_id)
             opened = node.directory.guarded(

@@ -6,8 +6,10 @@ directories. Descriptors are close-on-exec, so that helper processes inherit non
 
 import errno
 import os
+import resource
 from threading import Lock
 
+from hightide.limits import DESCRIPTORS_KEPT
 from hightide.storage.files import File
 
 _OPEN = os.O_RDWR | os.O_CLOEXEC
@@ -139,6 +141,16 @@ class OsFiles:
     def capacity_bytes(self, path: str) -> tuple[int, int]:
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+    def spare_descriptors(self) -> int:
+        """Numbers are given out from below, so the next one tells about how many are in use."""
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            probe = os.open("/", _DIRECTORY)
+        except OSError:
+            return 0
+        os.close(probe)
+        return allowed - min(DESCRIPTORS_KEPT, allowed // 2) - probe
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

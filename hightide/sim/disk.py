@@ -293,6 +293,9 @@ class SimulatedDisk:
         free = self.free_bytes(path)
         return (self.used_bytes() + free if self.capacity is None else self.capacity), free
 
+    def spare_descriptors(self) -> int:
+        return _UNBOUNDED_BYTES
+
     def modified_ms(self, path: str) -> int:
         self._check_alive()
         return self._file(path).modified_ms

@@ -85,6 +85,9 @@ class Files(Protocol):
     def total_bytes(self, path: str) -> int:
         """The size of the file system, used or not."""
 
+    def spare_descriptors(self) -> int:
+        """How many files may stay open besides those that are: some are left for connections and checkpoints."""
+
     def modified_ms(self, path: str) -> int:
         """Wall-clock time of the last modification, in milliseconds."""
 
