@@ -718,11 +718,6 @@ class Log:
         self.failure = f"{self.directory} was set aside"
         self.close(clean=False)
 
-    def abandon(self) -> None:
-        """Close all files of a log that counts no more; nor does a sync of it that is still under way."""
-        self.failure = f"{self.directory} was set aside"
-        self.close(clean=False)
-
     def _sync_everything(self) -> None:
         try:
             self._swaps.abandon()
