@@ -1,5 +1,6 @@
-"""`python -m bench [one-broker|kafka] [--quick] [--only NAME…]`, which `make bench` runs: first one broker beside what
-the machine itself can do (5 minutes), then hightide and Apache Kafka side by side (20 minutes)."""
+"""`python -m bench [one-broker|kafka|failover|scale] [--quick] [--only NAME…]`. Without a part, which is `make bench`:
+first one broker beside what the machine itself can do (5 minutes), then hightide and Apache Kafka side by side (20
+minutes). Failovers of three brokers (5 minutes) and a thousand partitions (5 minutes) are measured when asked for."""
 
 import argparse
 import os
@@ -12,14 +13,16 @@ from rich.console import Console
 
 from bench import machine
 from bench.comparison.run import ROWS
+from bench.failover import measure_failover
 from bench.one_broker import PARTS, measure_one_broker
 from bench.programs import BUILT, FailedError, MissingError
 from bench.report import WIDTH_ELSEWHERE
+from bench.scale import measure_scale
 from bench.side_by_side import measure_side_by_side
 
 RESULTS = Path(__file__).parent.parent / "docs" / "benchmarks"
-ONE_BROKER, KAFKA = "one-broker", "kafka"
-NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS}
+ONE_BROKER, KAFKA, FAILOVER, SCALE = "one-broker", "kafka", "failover", "scale"
+NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS, FAILOVER: (FAILOVER,), SCALE: (SCALE,)}
 
 
 def main() -> int:
@@ -36,6 +39,10 @@ def main() -> int:
             names = [name for name in NAMES[part] if not options.only or name in options.only]
             if part == ONE_BROKER and names:
                 fine &= measure_one_broker(console, directory, RESULTS, load, names, is_quick=options.quick)
+            elif part == FAILOVER:
+                fine &= measure_failover(console, directory, RESULTS, load, is_quick=options.quick)
+            elif part == SCALE:
+                fine &= measure_scale(console, directory, RESULTS, load, is_quick=options.quick)
             elif names:
                 fine &= measure_side_by_side(
                     console, directory, RESULTS, load, names, is_quick=options.quick, merge=options.merge
@@ -52,8 +59,9 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure hightide on this machine.")
     parser.add_argument(
-        "part", nargs="?", choices=(ONE_BROKER, KAFKA),
-        help="one broker beside the machine's own speed, or hightide beside Apache Kafka; both when not said",
+        "part", nargs="?", choices=tuple(NAMES),
+        help="one broker beside the machine's own speed, hightide beside Apache Kafka (both when not said), what a "
+        "producer notices of failovers, or a thousand partitions",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="one short run of everything: a smoke test, no figures")
     parser.add_argument(
