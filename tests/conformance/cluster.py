@@ -173,13 +173,14 @@ def new_name(prefix: str = "conformance") -> str:
 class HightideProcess:
     """`hightide server` as a user starts it, on a free port, with its data and its log under one folder."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: object) -> None:
         self.data_dir = directory / "data"
         self._log = directory / "server.log"
         port = _free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         properties = directory / "server.properties"
-        properties.write_text(PROPERTIES.format(port=port, directory=directory))
+        lines = "".join(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items())
+        properties.write_text(PROPERTIES.format(port=port, directory=directory) + lines)
         command = [sys.executable, "-m", "hightide", "server", "--config", str(properties)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)

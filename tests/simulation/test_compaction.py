@@ -12,7 +12,7 @@ from tests.memory_world import MemoryBroker
 from tests.requests import create_topic, fetch, produce_batch, records_in
 
 NOW = 1_700_000_000_000
-COMPACTED = {
+COMPACTED: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_ms": "1",
     "min_cleanable_dirty_ratio": "0",
@@ -27,12 +27,12 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 class Story:
     """A broker, and a topic that is written to; every batch begins a segment."""
 
-    def __init__(self, disk: SimulatedDisk | None = None, **settings: str) -> None:
+    def __init__(self, disk: SimulatedDisk | None = None, **settings: Any) -> None:
         self.disk = disk or SimulatedDisk()
         self.broker = MemoryBroker(self.disk, **settings)
         self.written = 0
 
-    async def begin(self, **configs: str) -> "Story":
+    async def begin(self, **configs: Any) -> "Story":
         await self.broker.start()
         await self.broker.call(create_topic("t", **COMPACTED | configs), 5)
         return self
