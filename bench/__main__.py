@@ -5,6 +5,7 @@ minutes). Failovers of three brokers (5 minutes) and a thousand partitions (5 mi
 import argparse
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -28,6 +29,7 @@ NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS, FAILOVER: (FAILOVER,), SCALE: (SCALE,)}
 def main() -> int:
     """Measure, print, write."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by exception, so that no server is left behind
     console = Console(width=None if sys.stdout.isatty() else WIDTH_ELSEWHERE)
     directory = options.dir.resolve() / f"bench-{os.getpid()}"
     directory.mkdir(parents=True)

@@ -35,8 +35,8 @@ class Watch:
 
 @contextmanager
 def watch(processes: Sequence[int] = ()) -> Iterator[Watch]:
-    """Look at the machine around a run. Ours are this process, children that end meanwhile, and `processes`, which
-    live on at the end; one that is started meanwhile is appended."""
+    """Look at the machine around a run. Ours are this process, children that end meanwhile, and `processes`, our
+    children that live at the start; one that is started meanwhile is appended."""
     result = Watch()
     busy, stolen, ours = _busy_seconds(), _stolen_seconds(), _our_seconds(processes)
     started = time.monotonic()
@@ -55,7 +55,15 @@ def cpu_seconds(process: int) -> float:
 def _our_seconds(processes: Sequence[int]) -> float:
     times = os.times()
     reaped = times.children_user + times.children_system
-    return time.process_time() + reaped + sum(cpu_seconds(process) for process in processes)
+    return time.process_time() + reaped + sum(_cpu_seconds_left(process) for process in processes)
+
+
+def _cpu_seconds_left(process: int) -> float:
+    """None of a process that ended meanwhile: all of its time is among that of the reaped children then."""
+    try:
+        return cpu_seconds(process)
+    except OSError:
+        return 0.0
 
 
 def _busy_seconds() -> float:

@@ -11,10 +11,12 @@ from typing import Self
 from bench import admin
 from bench.clusters import Cluster
 from bench.comparison.effort import Effort
+from bench.programs import FailedError
 
 ClusterMaker = Callable[[Path, int, Mapping[str, str]], Cluster]
 WarmUp = Callable[["Arena", Cluster], None]
 
+FAILED_STARTS_MAX = 2
 BOTH_SYSTEMS_SETTINGS = {"log.segment.delete.delay.ms": "200"}
 """Deleted files stay for a minute by default, in the page cache too, and go in the middle of another run."""
 
@@ -30,13 +32,17 @@ class Arena:
         brokers: int,
         settings: Mapping[str, str] | None = None,
         warm_up: WarmUp | None = None,
+        keeps_topics: bool = False,
     ) -> None:
         self.brokers = brokers
         self._effort = effort
         self._makers = makers
         self._settings = {**BOTH_SYSTEMS_SETTINGS, **(settings or {})}
         self._warm_up = warm_up
+        self._keeps_topics = keeps_topics
         self._clusters: dict[str, Cluster] = {}
+        self._is_ready = False
+        self._failed_starts = 0
         self._topics = 0
 
     @property
@@ -55,10 +61,17 @@ class Arena:
 
     def prepare(self) -> None:
         """Start what is not running. When one died all begin anew, so that both have the same history."""
-        if self._clusters and not all(cluster.alive for cluster in self._clusters.values()):
-            self.close()
-        if self._clusters:
+        if self._is_ready and all(cluster.alive for cluster in self._clusters.values()):
             return
+        if self._failed_starts == FAILED_STARTS_MAX:
+            raise FailedError(f"the clusters of {self.brokers} did not come up, {FAILED_STARTS_MAX} times")
+        self.close()
+        self._failed_starts += 1
+        self._start()
+        self._failed_starts = 0
+        self._is_ready = True
+
+    def _start(self) -> None:
         for system, make in self._makers.items():
             plural = "s" if self.brokers > 1 else ""
             self._effort.say(f"Starting {self.brokers} broker{plural} of {system}")
@@ -74,7 +87,8 @@ class Arena:
 
     @contextmanager
     def topic(self, cluster: Cluster, partitions: int, durability: str, *, leader: int | None = None) -> Iterator[str]:
-        """A new topic, deleted at the end together with its files; `leader` is where a single partition begins."""
+        """A new topic, deleted at the end with its files unless the arena keeps them; `leader` is where a single
+        partition begins."""
         self._topics += 1
         name = f"contest{self._topics:04}"
         settings = cluster.topic_settings(durability)
@@ -84,7 +98,7 @@ class Arena:
             admin.create_topic(cluster, name, partitions, self.replication_factor, settings, leader=leader)
             yield name
         finally:
-            if cluster.alive:  # otherwise all begin anew before the next run
+            if cluster.alive and not self._keeps_topics:  # where one died all begin anew before the next run
                 admin.delete_topic(cluster, name)
 
     def close(self) -> None:
@@ -93,6 +107,7 @@ class Arena:
             cluster.kill()
             shutil.rmtree(cluster.directory, ignore_errors=True)
         self._clusters.clear()
+        self._is_ready = False
 
     def __enter__(self) -> Self:
         return self

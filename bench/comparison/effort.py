@@ -19,11 +19,11 @@ class Effort:
     rounds: int = 3
     rounds_max: int = 6
     runs_needed: int = 3
-    extra_seconds: float = 240.0  # for rounds beyond `rounds`, altogether
+    extra_seconds: float = 180.0  # for rounds beyond `rounds`, altogether
     warmup_seconds: Mapping[str, float] = field(default_factory=lambda: WARMUP_SECONDS)
-    latency_seconds: float = 5.0
+    latency_seconds: float = 4.0
     latency_warmup_seconds: float = 1.0
-    settling_seconds: float = 3.0
+    settling_seconds: float = 2.0
 
     def amount(self, full: int, at_least: int = 1) -> int:
         """That many, scaled."""

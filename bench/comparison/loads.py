@@ -120,6 +120,7 @@ class Loads:
         with arena.topic(cluster, work.partitions, work.durability) as topic:
             self.touch(work.megabytes)
             self.fill(cluster, topic, work)
+            admin.expect_records(cluster, topic, work.messages + work.warmup_messages)
             with machine.watch(arena.pids) as seen:
                 result = self._consume(cluster, topic, work)
             memory = resident_mb(cluster)
@@ -218,14 +219,17 @@ class Loads:
         deadline = time.monotonic() + seconds
         amount = self.effort.amount
         large = Produce(amount(60_000), 1024, "all", warmup_messages=0)
-        small = Produce(amount(300_000), 100, "1", codec="lz4", warmup_messages=0)
+        small = Produce(amount(300_000), 100, "all", codec="lz4", warmup_messages=0)
         while True:
             with arena.topic(cluster, 1, PAGE_CACHE) as topic:
                 for work in (large, small):
                     self.fill(cluster, topic, work)
+                admin.expect_records(cluster, topic, large.messages + small.messages)
                 everything = Produce(large.messages + small.messages, 1024, "all", warmup_messages=0)
                 self._consume(cluster, topic, everything)
                 self._send(cluster, topic, 50, amount(4_000, at_least=100), 100)
+            with arena.topic(cluster, 1, PAGE_CACHE) as topic:
+                self.send_at_rate(cluster.bootstrap, topic, 3_000, "all", [], seconds=self.effort.latency_seconds / 5)
             if time.monotonic() >= deadline:
                 return
 

@@ -62,7 +62,8 @@ def print_table(result: Document, console: Console) -> None:
         for row in rows:
             table.add_row(*_cells(row))
     console.print(table)
-    for text in [*_refusals(result), *growth_sentences(result), summary(result)]:
+    with_goals = {**result, "rows": [row for row in result["rows"] if "goal" in row]}
+    for text in [*_refusals(with_goals), *growth_sentences(result), noise(result), summary(result)]:
         console.print(text, highlight=False, markup=False)
 
 

@@ -5,7 +5,7 @@ time-outs of the failover row. Each arena ends before the next begins.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.comparison.arena import Arena, ClusterMaker
 from bench.comparison.contests import HIGHTIDE, KAFKA, Contest, Floor, Run
@@ -42,26 +42,23 @@ class Comparison:
     def measure(self) -> list[Contest]:
         """Everything; what was measured so far is in `contests` even when this is interrupted."""
         self._hold_all(lifecycle_contests(self._effort, self._makers))
-        self._in_arena(1, {}, one_broker_contests)
-        self._in_arena(
-            3, {}, lambda loads, arena: three_broker_contests(loads, arena) + catch_up_contests(loads, arena)
-        )
-        self._in_arena(3, SESSION_SETTINGS, failover_contests)
+        with Arena(self._effort, self._makers, brokers=1, warm_up=self.loads.warm_up) as arena:
+            self._hold_all(one_broker_contests(self.loads, arena))
+        with Arena(self._effort, self._makers, brokers=3, warm_up=self.loads.warm_up) as arena:
+            self._hold_all(three_broker_contests(self.loads, arena))
+            self._hold_all(catch_up_contests(self.loads, arena))
+        with Arena(self._effort, self._makers, brokers=3, settings=SESSION_SETTINGS, keeps_topics=True) as arena:
+            self._hold_all(failover_contests(self.loads, arena))
         return self.contests
-
-    def _in_arena(
-        self, brokers: int, settings: Mapping[str, str], contests: Callable[[Loads, Arena], list[Contest]]
-    ) -> None:
-        warm_up = self.loads.warm_up
-        with Arena(self._effort, self._makers, brokers=brokers, settings=settings, warm_up=warm_up) as arena:
-            self._hold_all(contests(self.loads, arena))
 
     def _hold_all(self, contests: list[Contest]) -> None:
         wanted = [contest for contest in contests if contest.row in self._rows]
         self.contests += wanted
         for contest in wanted:
             self._effort.say(f"{contest.row}: {contest.title}")
+            started = time.monotonic()
             self._hold(contest)
+            self._effort.say(f"     took {time.monotonic() - started:.0f} s")
 
     def _hold(self, contest: Contest) -> None:
         failures = 0

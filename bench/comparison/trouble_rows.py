@@ -89,8 +89,7 @@ def _failover(loads: Loads, arena: Arena, system: str) -> Run:
     with arena.topic(cluster, 1, PAGE_CACHE, leader=_not_the_controller(cluster)) as topic:
         leader = admin.leader_of(cluster, topic)
         outcome: list[dict[str, Any] | Exception] = []
-        pids = [pid for pid in arena.pids if pid != leader.pid]  # a killed process has no clock to read at the end
-        with machine.watch(pids) as seen:
+        with machine.watch(arena.pids) as seen:
             sender = threading.Thread(target=_send, args=(loads, cluster, topic, outcome))
             sender.start()
             time.sleep(loads.effort.latency_warmup_seconds + FAILOVER_KILL_SECONDS)
