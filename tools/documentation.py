@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tools import mission
 from tools.command_page import command_page
+from tools.mutation_page import mutations_page
 from tools.protocol_pages import api_page, error_page
 from tools.settings_pages import broker_page, topic_page
 from tools.source_pages import limits_page, rules_page
@@ -22,6 +23,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "cli.md": command_page(),
         REFERENCE / "errors.md": error_page(),
         REFERENCE / "limits.md": limits_page(),
+        REFERENCE / "mutations.md": mutations_page(),
         REFERENCE / "rules.md": rules_page(),
         REFERENCE / "topic-settings.md": topic_page(),
     }

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from hightide import limits
 from hightide.rules import RULE_NAMES
+from tests.simulation import mutations
 from tools.markdown import code, page, table
 
 ROOT = Path(__file__).parent.parent
 LIMITS = ROOT / "hightide" / "limits.py"
+MUTATION_GATE = ROOT / "tests" / "simulation" / "test_partition_mutations.py"
 UNITS = {"KIB", "MIB"}
 
 RULES_PREFACE = """\
@@ -78,12 +80,15 @@ def rules_page() -> str:
 
 
 def turned_off_in(rule: str) -> list[str]:
-    """The test files that name a rule in order to turn it off."""
-    return [
-        str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests").rglob("*.py"))
+    """The tests and scripts that name a rule to turn it off; the mutation gate does so where campaigns find it."""
+    tests = [
+        path
+        for path in (ROOT / "tests").rglob("*.py")
         if path.parts[-2] != "tidy" and re.search(rf'"{rule}"', path.read_text())
     ]
+    scripts = [trace.path for trace in mutations.scripts() if trace.rule == rule]
+    gate = [MUTATION_GATE for found in mutations.campaigns() if found.rule == rule and not found.is_blind]
+    return sorted(str(path.relative_to(ROOT)) for path in {*tests, *scripts, *gate})
 
 
 def _asking(rule: str) -> list[str]:

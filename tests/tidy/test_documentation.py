@@ -20,7 +20,7 @@ RELIABILITY = (ROOT / "docs" / "concepts" / "reliability.md").read_text()
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+TEST = re.compile(r"`(tests/[\w/]+\.(?:py|txt))(?:::(\w+))?`")
 RULES = re.compile(r"^\| `(r\d+_\w+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
 
 
@@ -70,7 +70,8 @@ def _definitions(path: Path) -> frozenset[str]:
 
 
 EXPLAINED = {
-    rule: {path for path, name in TEST.findall(proof) if name} for rule, _, proof in RULES.findall(RELIABILITY)
+    rule: {path for path, name in TEST.findall(proof) if name or path.endswith(".txt")}
+    for rule, _, proof in RULES.findall(RELIABILITY)
 }
 
 

@@ -1,0 +1,51 @@
+"""docs/reference/mutations.md: what notices when a rule is turned off, and how soon."""
+
+from hightide.rules import RULE_NAMES
+from tests.simulation import mutations
+from tools.markdown import code, page, table
+
+PREFACE = """\
+Each rule of safety was turned off, and something noticed: a [campaign](../testing.md) of random seeds, a scripted trace
+in `tests/scripts`, or a test. What reports is an invariant (I…), a checker of histories (K…) or that the cluster is not
+well again after healing (liveness), never a question about the rule itself; with the rule on the same seeds, scripts
+and tests pass.
+
+*After seeds* counts from the first seed of the campaign to the one that reports; `> 25` says that so many reported
+nothing, since the rule answers a story that chance does not tell: its script does. A seed is the same run everywhere,
+so the numbers are exact; `tests/simulation/test_partition_mutations.py` verifies them. See also
+[what each rule is for](../concepts/reliability.md) and [where it is kept](rules.md)."""
+
+WORLDS = {"partitions": "level 0, partitions", "quorum": "level 0, quorum", "nodes": "level 1"}
+
+
+def mutations_page() -> str:
+    """docs/reference/mutations.md"""
+    explained = mutations.explained()
+    rows = [
+        (code(rule), explained[rule][0] if rule in explained else None, *_campaign(rule), _script(rule), _tests(rule))
+        for rule in RULE_NAMES
+    ]
+    return page(
+        "The mutation gate",
+        "`tests/simulation/mutations.tsv`, the heads of `tests/scripts` and the page on reliability",
+        PREFACE,
+        table(["rule", "what it forbids", "campaign", "after seeds", "reports", "script", "test"], rows),
+    )
+
+
+def _campaign(rule: str) -> tuple[str | None, str | None, str | None]:
+    for found in mutations.campaigns():
+        if found.rule == rule:
+            if found.is_blind:
+                return WORLDS[found.world], f"> {found.seeds}", None
+            return WORLDS[found.world], str(found.seeds), found.finding
+    return None, None, None
+
+
+def _script(rule: str) -> str | None:
+    return "<br>".join(f"{code(trace.name)} ({trace.finding})" for trace in mutations.scripts() if trace.rule == rule)
+
+
+def _tests(rule: str) -> str | None:
+    _, tests = mutations.explained().get(rule, ("", ()))
+    return "<br>".join(map(code, tests))
