@@ -42,7 +42,7 @@ def take_over(
     if names is None:
         return False
     yield names
-    names = log.exchange_swap(now_ms, cleaned.horizon)
+    names = log.exchange_swap(now_ms, cleaned)
     if names is None:
         return False
     yield names

@@ -663,17 +663,18 @@ class Log:
             self._fail(error)
         return self._names() if self._rules.r20_swap_before_delete else []
 
-    def exchange_swap(self, now_ms: int, horizon: int) -> list[Syncable] | None:
+    def exchange_swap(self, now_ms: int, cleaned: Cleaned) -> list[Syncable] | None:
         """Let readers see it: sync these, then `settle_swap`. None when the log was cut meanwhile.
 
-        From now on tombstones below `horizon` may be missing, which is checkpointed already.
+        From now on tombstones below its horizon may be missing, which is checkpointed already.
         """
         if self.failure is not None or self.is_deleted:
             return None
         try:
             if not self._swaps.exchange(now_ms + self.settings.file_delete_delay_ms):
                 return None
-            self.tombstone_horizon = max(self.tombstone_horizon, horizon)
+            self.tombstone_horizon = max(self.tombstone_horizon, cleaned.horizon)
+            self.producers.remove_snapshots_between(cleaned.group[0].base, cleaned.group[-1].end)
             self._segments.remove_condemned(now_ms)
         except OSError as error:
             self._fail(error)

@@ -317,6 +317,12 @@ class ProducerStates:
             if old < offset:
                 self._files.remove(snapshot_path(self._directory, old))
 
+    def remove_snapshots_between(self, start: int, end: int) -> None:
+        """Segments were merged: snapshots inside the new one go, but never the newest of all."""
+        for offset in list_snapshots(self._files, self._directory)[:-1]:
+            if start < offset < end:
+                self._files.remove(snapshot_path(self._directory, offset))
+
     def reset(self) -> None:
         """Forget everything and remove all snapshots: the log was dropped."""
         self._forget(self._now_ms)

@@ -13,11 +13,11 @@ from hightide.storage.compaction import compact
 from hightide.storage.compaction_plans import Cleaned, CompactionJob, Finished, LastBatch
 from hightide.storage.compaction_rounds import take_over
 from hightide.storage.log import Log
-from hightide.storage.settings import LogSettings
+from hightide.storage.settings import NEVER_COMPACTED, LogSettings
 from hightide.wire.batches import build_batch
 from hightide.wire.compression import Codec
 from hightide.wire.records import Record, iterate_records, read_header
-from tests.storage.machine import NOW, ORDERS, SETTINGS, Machine, read_all
+from tests.storage.machine import NOW, ORDERS, ORDERS_ID, SETTINGS, Machine, read_all
 
 COMPACTED = SETTINGS._replace(
     compact_policy=True, delete_policy=False, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.0
@@ -88,6 +88,13 @@ class CompactingMachine(Machine):
         self.after: Model | None = None  # of the round that is under way
         self.jobs: list[CompactionJob] = []
         self.during: Callable[[str], None] = lambda _: None  # called between the steps of a round
+
+    def boot(self, topic_id: bytes = ORDERS_ID) -> None:
+        """As a node does: before anything can be missing, it is noted that something may be (R21)."""
+        super().boot(topic_id)
+        if self.settings.compact_policy and self.log.tombstone_horizon == NEVER_COMPACTED:
+            self.directory.remember_horizon(ORDERS, 0)
+            self.log.set_horizon(0)
 
     def put(
         self,
