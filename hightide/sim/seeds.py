@@ -4,6 +4,7 @@
 |------------|-------|----------------------------------------------------------------|
 | quorum     | 0     | the machine of elected, majority-committed logs                |
 | partitions | 0     | the machine of replicas, and the controller                    |
+| groups     | 0     | the coordinator of consumer groups                             |
 | nodes      | 1     | whole nodes, codecs, logs and clients; 1, 3 or 5 of them       |
 
 A report is plain data: campaigns run seeds in several processes.
@@ -20,7 +21,7 @@ from hightide.sim import campaign
 from hightide.sim.plan import Plan, make_plan
 from hightide.sim.shrinking import Shrinker
 
-LEVELS = {"quorum": 0, "partitions": 0, "nodes": 1}
+LEVELS = {"quorum": 0, "partitions": 0, "groups": 0, "nodes": 1}
 
 
 class Case(NamedTuple):
@@ -142,7 +143,23 @@ def _quorum(case: Case, keeps_timeline: bool) -> Report:
     )  # fmt: skip
 
 
-_WORLDS: dict[str, Callable[[Case, bool], Report]] = {"quorum": _quorum, "partitions": _partitions, "nodes": _nodes}
+def _groups(case: Case, _: bool) -> Report:
+    """A finding has the operations that prove it: that is its timeline."""
+    from hightide.sim.level0.group_world import run_groups
+
+    run = run_groups(case.seed, rules=case.rules)
+    return Report(
+        case, run.digest, tuple(run.problems), tuple(run.problems), run.counts, run.commits, run.leader_changes,
+        sum(run.faults.values()), run.events, run.seconds, 0.0,
+    )  # fmt: skip
+
+
+_WORLDS: dict[str, Callable[[Case, bool], Report]] = {
+    "quorum": _quorum,
+    "partitions": _partitions,
+    "groups": _groups,
+    "nodes": _nodes,
+}
 
 
 class Totals:

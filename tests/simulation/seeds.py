@@ -17,6 +17,7 @@ LEVEL1_SEEDS = 50
 QUICK = {
     "quorum": portions(0, 250, 10),
     "partitions": portions(0, 200, 10),
+    "groups": portions(0, 40, 10),
     "nodes": portions(1, LEVEL1_SEEDS, 1),
 }
 """World → portions of every `make test`."""
@@ -24,6 +25,7 @@ QUICK = {
 LONG = {
     "quorum": portions(10_000, 5_000, 125),
     "partitions": portions(10_000, 5_000, 125),
+    "groups": portions(10_000, 2_000, 100),
     "nodes": portions(1_000, 1_000, 50),
 }
 """World → portions of `make test-all`, besides the others."""

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.simulation import seeds, test_level0_partitions, test_level0_raft, test_level1
+from tests.simulation import seeds, test_level0_groups, test_level0_partitions, test_level0_raft, test_level1
 
 
 def test_make_test_runs_500_seeds_and_50_of_them_are_whole_nodes() -> None:
@@ -17,7 +17,13 @@ def test_make_test_all_runs_10_000_seeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "world"), [(test_level0_raft, "quorum"), (test_level0_partitions, "partitions"), (test_level1, "nodes")]
+    ("module", "world"),
+    [
+        (test_level0_raft, "quorum"),
+        (test_level0_partitions, "partitions"),
+        (test_level0_groups, "groups"),
+        (test_level1, "nodes"),
+    ],
 )
 def test_the_portions_are_those_that_tests_run(module: ModuleType, world: str) -> None:
     """A test that stops taking its portions from here would not be counted any more."""

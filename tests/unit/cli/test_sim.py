@@ -32,14 +32,14 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
 def test_every_world_gets_every_seed(ran: list[Case]) -> None:
     assert main(["sim", "--seed", "3", "--seeds", "2"]) == ExitCode.DONE
     assert [(case.world, case.seed) for case in ran] == [
-        (world, seed) for seed in (3, 4) for world in ("quorum", "partitions", "nodes")
+        (world, seed) for seed in (3, 4) for world in ("quorum", "partitions", "groups", "nodes")
     ]
 
 
 @pytest.mark.parametrize(
     ("options", "worlds"),
     [
-        (["--level", "0"], ["quorum", "partitions"]),
+        (["--level", "0"], ["quorum", "partitions", "groups"]),
         (["--level", "1"], ["nodes"]),
         (["--world", "quorum"], ["quorum"]),
     ],
