@@ -41,8 +41,8 @@ Written by `python -m bench scale`: three `hightide server` processes with defau
 {SESSION_SECONDS:.0f} s) and one topic of {PARTITIONS} partitions with three replicas each, {BROKERS * PARTITIONS} logs
 in all, on one disk. Created: from the request until every replica of every partition is in sync in the eyes of every
 broker. Idle: nobody writes or reads; the brokers go on sending heartbeats and fetching from each other. Failed over:
-from kill -9 of one broker, not the active controller, until both others know a new leader for each partition that it led; the session has to end
-first. CPU and memory are those of one broker, each run on each of them.
+from kill -9 of one broker, not the active controller, until both others know a new leader for each partition that it
+led; the session has to end first. CPU and memory are those of one broker, each run on each of them.
 """
 
 
@@ -127,9 +127,12 @@ class Scale:
 
     def _delete(self, cluster: Cluster) -> None:
         request = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=int(WAIT_SECONDS_MAX * 1000))
-        told = ask(cluster.any_server(), request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0]
-        if told.error_code:
-            raise FailedError(f"the topic can't be deleted: {ErrorCode(told.error_code).name}")
+
+        def deleted() -> bool:
+            told = ask(cluster.any_server(), request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0]
+            return told.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+        _wait(deleted, "is not deleted")
         _wait(
             lambda: not any(any(server.data.glob(f"{TOPIC}-*")) for server in cluster.servers), "still has directories"
         )

@@ -2,8 +2,8 @@
 
 asyncio's streams cost two to three times as much per request and copy large writes (docs/decisions/0005). Here a
 frame is parsed where it was received and a fetch leaves by `sendfile`. Everything is bounded: the receive buffer by the
-frame limit, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by `WRITE_DEADLINE_SECONDS`; and whoever does not
-take its answers is asked for no more requests.
+frame limit, all of them together by `LargeRequests`, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by
+`WRITE_DEADLINE_SECONDS`; and whoever does not take its answers is asked for no more requests.
 """
 
 import asyncio
@@ -16,8 +16,10 @@ from typing import Any
 from hightide import limits
 from hightide.errors import ProtocolError
 from hightide.node.ports import Connection, Part, Receiver
+from hightide.runtime.clock import LoopClock
+from hightide.runtime.large_requests import LargeRequests
 from hightide.storage.files import FileSlice
-from hightide.wire.framing import FrameBuffer
+from hightide.wire.framing import FrameBuffer, NoRoomError
 
 ACCEPTS_PER_TURN = 64  # new connections taken before the others get their turn
 ACCEPT_AGAIN_SECONDS = 1.0  # without a descriptor to give, a listening socket stays readable: look again later
@@ -32,7 +34,7 @@ class SocketConnection:
     """`node.ports.Connection` on one non-blocking socket."""
 
     __slots__ = (
-        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_fd", "_finishing", "_loop", "_out",
+        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_fd", "_finishing", "_large", "_loop", "_out",
         "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn", "_writing", "on_closed", "peer",
     )  # fmt: skip
 
@@ -48,6 +50,7 @@ class SocketConnection:
         self._out: deque[Part] = deque()
         self._buffered = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self._large: LargeRequests | None = None
         self._paused = self._reading = self._writing = self._closed = False
         self._sends_soon = self._delivering = self._finishing = False
 
@@ -79,6 +82,9 @@ class SocketConnection:
             count = self._socket.recv_into(self._buffer.writable())
         except (BlockingIOError, InterruptedError):
             return
+        except NoRoomError:
+            self._read(False)
+            return
         except OSError:
             self.close()
             return
@@ -109,6 +115,36 @@ class SocketConnection:
             self.close()
         finally:
             self._delivering = False
+        if buffer.taken:
+            buffer.shrink()
+
+    # ------------------------------------------------------------------ requests larger than the buffer
+
+    def share(self, large: LargeRequests) -> None:
+        """Take memory for large requests from what all connections have together."""
+        self._large = large
+        self._buffer.room = self
+
+    def take(self, count: int) -> bool:
+        """`wire.framing.Room`."""
+        return self._large is None or self._large.take(self, count)
+
+    def give(self, count: int) -> None:
+        """`wire.framing.Room`."""
+        if self._large is not None:
+            self._large.give(self, count)
+
+    @property
+    def progress(self) -> int:
+        """How much of a request is here; negative while nothing more is wanted of it."""
+        return -1 if self._paused or self._writing else self._buffer.pending
+
+    def receive_again(self) -> None:
+        """Others have given memory back."""
+        if not self._closed:
+            self._read(True)
+
+    # ------------------------------------------------------------------ flow
 
     def pause(self) -> None:
         """Deliver no more frames. The socket is still watched, so that a peer that goes away is noticed."""
@@ -259,6 +295,9 @@ class SocketConnection:
         _release(self._out)
         self._out.clear()
         self._socket.close()
+        if self._large is not None:
+            self._large.forget(self)
+            self._buffer.release()
         # Each holds the other: parted, they and the receive buffer go at once, not when the collector comes by.
         if self.on_closed is not None:
             self.on_closed()
@@ -334,6 +373,7 @@ class SocketListener:
             connection = self._network.wrap(sock, f"{address[0]}:{address[1]}")
             self._network.accepted += 1
             connection.on_closed = self._network.accepted_closed
+            connection.share(self._network.large_requests)
             receiver = self._accept(connection)
             if receiver is None:
                 connection.close()
@@ -362,6 +402,7 @@ class SocketNetwork:
         self.accepted = 0
         self.accepted_max = limits.CONNECTIONS_MAX
         """Connections that others may open. Segments need descriptors too: see `RealWorld`."""
+        self.large_requests = LargeRequests(LoopClock(loop))
         self._turn = Turn(loop)
         self._frame_bytes_max = frame_bytes_max
         self._source_host = source_host

@@ -12,6 +12,7 @@ Laws:
 """
 
 from struct import Struct
+from typing import Protocol
 
 from hightide.errors import ProtocolError
 from hightide.limits import KIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
@@ -25,21 +26,40 @@ _LENGTH = Struct(">i")
 _unpack_length = _LENGTH.unpack_from
 
 
+class Room(Protocol):
+    """Memory for large frames that connections share."""
+
+    def take(self, count: int) -> bool:
+        """Whether that many bytes may be used."""
+
+    def give(self, count: int) -> None:
+        """They are not used any more."""
+
+
+class NoRoomError(Exception):
+    """A large frame has to wait for others; ask for `writable()` again later."""
+
+
 class FrameBuffer:
-    """The receive buffer of one connection; `limit` may change at any time, say after login."""
+    """The receive buffer of one connection; `limit` may change at any time, say after login.
+
+    `room`, where it is set, is asked for the whole of a frame before the buffer grows beyond its ordinary size for it.
+    """
 
     # The bytes [start, end) were received and not yet handed out.
-    __slots__ = ("_buffer", "_end", "_filled", "_start", "_view", "limit")
+    __slots__ = ("_buffer", "_end", "_filled", "_start", "_view", "limit", "room", "taken")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.room: Room | None = None
+        self.taken = 0
         self._buffer = bytearray(RECEIVE_BUFFER_BYTES_INITIAL)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         self._filled = False
 
     def writable(self) -> memoryview:
-        """Where to receive next; never empty. Call it only when `next_frame` has returned None."""
+        """Where to receive next; never empty. Call it only when `next_frame` has returned None. NoRoomError: later."""
         start, end, capacity = self._start, self._end, len(self._buffer)
         if start == end:
             if capacity > KEPT_BYTES_MAX:
@@ -53,6 +73,10 @@ class FrameBuffer:
         needed = self._needed(start, end)
         larger = _grow(capacity, needed, have, self._filled)
         if larger > capacity:
+            if larger > KEPT_BYTES_MAX and self.room is not None and needed > self.taken:
+                if not self.room.take(needed - self.taken):
+                    raise NoRoomError
+                self.taken = needed
             self._replace(larger, start, end)
         elif start and (start + needed > capacity or have <= SMALL_HEAD_BYTES):
             view = self._view
@@ -87,6 +111,12 @@ class FrameBuffer:
         if self._start == self._end and len(self._buffer) > RECEIVE_BUFFER_BYTES_INITIAL:
             self._replace(RECEIVE_BUFFER_BYTES_INITIAL, 0, 0)
 
+    def release(self) -> None:
+        """The connection is closed: others may have its room. Idempotent."""
+        if self.taken and self.room is not None:
+            taken, self.taken = self.taken, 0
+            self.room.give(taken)
+
     @property
     def capacity(self) -> int:
         """Bytes held for this connection."""
@@ -113,6 +143,8 @@ class FrameBuffer:
         self._buffer, self._view = buffer, view
         self._start, self._end = 0, end - start
         self._filled = False
+        if self.taken and capacity <= KEPT_BYTES_MAX:
+            self.release()
 
 
 def _grow(capacity: int, needed: int, have: int, filled: bool) -> int:

@@ -5,6 +5,7 @@ everything and are judged at the end.
 """
 
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,19 +20,21 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from hightide.errors import ErrorCode
-from hightide.limits import MIB
+from hightide.limits import LARGE_REQUESTS_BYTES_MAX, MIB
 from hightide.testing import Cluster
 from hightide.testing.nodes import ClusterNode
 from tests.chaos.cluster_story import SOME, Story
 from tests.chaos.raw_client import RawClient, request_frame
 from tests.history_clients import CONSUMER_SETTINGS
-from tests.requests import fetch
+from tests.requests import fetch, produce
 
 pytestmark = pytest.mark.xdist_group("processes")
 
 SLEEPERS = 20
 SLEEPERS_TAKE_BYTES = 50 * MIB
 MEMORY_GROWTH_MAX = 100 * MIB
+LARGE_REQUESTS = 12
+LARGE_REQUEST_BYTES = 90 * MIB
 CHURNERS = 4
 CHURNED = 150  # connections of each
 TOPICS = 40
@@ -95,6 +98,50 @@ def test_a_slow_consumer_costs_others_nothing(cluster: Cluster) -> None:
         assert offsets == list(range(SOME))
         assert resident_bytes(cluster.node(1)) - before < MEMORY_GROWTH_MAX
     story.judge()
+
+
+@pytest.mark.covers("T20", "C38")
+def test_memory_pressure_of_many_large_requests(cluster: Cluster) -> None:
+    """Together they announce and send far more than a broker has for them, and end with none of it answered."""
+    node = cluster.node(1)
+    head = request_frame(produce("large", [b"v"]), 9)[4:]
+    with Story(cluster, topic="large") as story:
+        story.go_on()
+        before = resident_bytes(node)
+        with ExitStack() as flood:
+            for _ in range(LARGE_REQUESTS):
+                sock = flood.enter_context(socket.create_connection(address(node), timeout=DEADLINE_SECONDS))
+                sock.sendall(LARGE_REQUEST_BYTES.to_bytes(4) + head)
+                sock.setblocking(False)
+                flood.enter_context(sending(sock, LARGE_REQUEST_BYTES * 3 // 4))
+            story.go_on()
+            assert resident_bytes(node) - before < LARGE_REQUESTS_BYTES_MAX + MEMORY_GROWTH_MAX
+        with RawClient(address(node)[1], host=address(node)[0]) as client:
+            told = client.call(produce("large", [b"v" * (LARGE_REQUEST_BYTES // 2)]), 9)
+        assert told.responses[0].partition_responses[0].error_code != ErrorCode.NONE, "it is larger than a topic allows"
+    story.judge()
+
+
+@contextmanager
+def sending(sock: socket.socket, count: int) -> Iterator[None]:
+    """Send that much beside everything else, or as much as is taken until the end of the block."""
+    stopping = threading.Event()
+
+    def work() -> None:
+        left = count
+        while left and not stopping.is_set():
+            _, writable, _ = select.select([], [sock], [], 0.1)
+            if writable:
+                try:
+                    left -= sock.send(bytes(min(left, MIB)))
+                except OSError:  # the broker has enough of it
+                    return
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    stopping.set()
+    thread.join()
 
 
 @contextmanager

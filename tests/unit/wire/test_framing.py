@@ -7,7 +7,7 @@ import pytest
 
 from hightide.errors import ProtocolError
 from hightide.limits import KIB, MIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
-from hightide.wire.framing import KEPT_BYTES_MAX, FrameBuffer
+from hightide.wire.framing import KEPT_BYTES_MAX, FrameBuffer, NoRoomError
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -153,3 +153,44 @@ def test_a_buffer_full_of_whole_frames_says_so() -> None:
     with pytest.raises(BufferError, match="take them out"):
         buffer.writable()
     assert [len(frame) for frame in iter(buffer.next_frame, None)] == [len(body)] * 4
+
+
+class Shared:
+    """Room for so many bytes."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, count: int) -> bool:
+        if count > self.left:
+            return False
+        self.left -= count
+        return True
+
+    def give(self, count: int) -> None:
+        self.left += count
+
+
+def test_a_large_frame_asks_for_all_its_room_once_and_gives_it_back() -> None:
+    buffer = FrameBuffer(10 * MIB)
+    buffer.room = shared = Shared(4 * MIB)
+    body = b"x" * (3 * MIB)
+    left = []
+    for frame in receive(buffer, framed(b"small", body, b"small"), 64 * KIB):
+        left.append(shared.left)
+        assert frame in (b"small", body)
+    assert left == [4 * MIB, MIB - 4, 4 * MIB]
+
+
+def test_a_large_frame_without_room_waits_and_goes_on() -> None:
+    buffer = FrameBuffer(10 * MIB)
+    buffer.room = shared = Shared(0)
+    data = framed(b"x" * (2 * MIB))
+    with pytest.raises(NoRoomError):
+        list(receive(buffer, data))
+    assert buffer.capacity <= KEPT_BYTES_MAX
+    shared.left = 10 * MIB
+    assert [len(frame) for frame in receive(buffer, data[buffer.pending :], 64 * KIB)] == [2 * MIB]
+    buffer.release()
+    buffer.release()
+    assert shared.left == 10 * MIB
