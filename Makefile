@@ -7,7 +7,7 @@ RUN_DIR ?= .run
 PORT ?= 9092
 BROKERS ?= 3
 
-.PHONY: help setup run test test-all lint types codegen bench sim docs clean
+.PHONY: help setup run test test-all lint types codegen bench bench-spark sim docs clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ codegen: $(VENV)/.dev-ready ## write the generated messages, tables and error co
 
 bench: $(VENV)/.dev-ready ## measure one broker on this machine (run it beside nothing else)
 	@$(BIN)/python -m bench
+
+bench-spark: $(VENV)/.dev-ready ## measure our Spark source and sink beside the stock connector (beside nothing else)
+	@$(BIN)/python -m bench.spark
 
 sim: $(VENV)/.dev-ready ## the crash and power-loss campaigns on the simulated disk
 	@$(BIN)/python -m pytest -n 2 tests/storage tests/simulation
