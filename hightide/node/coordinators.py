@@ -11,7 +11,6 @@ from hightide.coordination.partitioning import partition_of
 from hightide.coordination.settings import GroupSettings
 from hightide.errors import ApiError, ErrorCode
 from hightide.limits import GROUP_MEMBERS_MAX
-from hightide.metadata.settings.definition import cleanup_policy
 from hightide.types import NO_BROKER, OFFSETS_TOPIC, ZERO_UUID
 from hightide.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
@@ -90,9 +89,11 @@ class Coordinators:
             self._is_creating = False
 
     def _topic_settings(self) -> dict[str, str]:
-        kept = {"cleanup.policy": "compact"} if cleanup_policy("", ["compact"]) is None else {"retention.ms": "-1"}
-        segment_bytes = self._node.settings.offsets_topic_segment_bytes
-        return {**kept, "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self._node.settings.offsets_topic_segment_bytes),
+        }
 
     def _replicas(self) -> int:
         """As many as were asked for; where nobody asked, as many as there are brokers, up to Kafka's three."""
