@@ -1,5 +1,8 @@
 """docs/reference/mutations.md: what notices when a rule is turned off, and how soon."""
 
+from itertools import takewhile
+from pathlib import Path
+
 from hightide.rules import RULE_NAMES
 from tests.simulation import mutations
 from tools.markdown import code, page, table
@@ -14,6 +17,9 @@ and tests pass.
 nothing, since the rule answers a story that chance does not tell: its script does. A seed is the same run everywhere,
 so the numbers are exact; `tests/simulation/test_partition_mutations.py` verifies them. See also
 [what each rule is for](../concepts/reliability.md) and [where it is kept](rules.md)."""
+
+SCRIPTS_PREFACE = """\
+Each is a text in `tests/scripts`: commands, and what happened then, which the test compares word by word."""
 
 WORLDS = {"partitions": "level 0, partitions", "quorum": "level 0, quorum", "nodes": "level 1"}
 
@@ -30,7 +36,24 @@ def mutations_page() -> str:
         "`tests/simulation/mutations.tsv`, the heads of `tests/scripts` and the page on reliability",
         PREFACE,
         table(["rule", "what it forbids", "campaign", "after seeds", "reports", "script", "test"], rows),
+        "## The scripts",
+        SCRIPTS_PREFACE,
+        table(["script", "its story"], [(code(_name(path)), _story(path)) for path in _scripts()]),
     )
+
+
+def _scripts() -> list[Path]:
+    return sorted(mutations.SCRIPTS.rglob("*.txt"))
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def _story(path: Path) -> str:
+    """The comment that a script opens with."""
+    head = takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
+    return " ".join(line.lstrip("# ") for line in head)
 
 
 def _campaign(rule: str) -> tuple[str | None, str | None, str | None]:

@@ -73,5 +73,6 @@ def test_all_kinds_of_faults_strike() -> None:
     assert struck == {
         "kill", "fast_restart", "double_crash", "kill_leader", "stop_cleanly", "pause", "pause_then_kill",
         "lose_power", "lose_all_power", "wipe", "stale_disk", "short_log", "slow_disk",
-        "isolate", "cut_one_way", "lossy", "stalls", "crash_controller", "cut_controller", "minimum",
+        "isolate", "cut_one_way", "lossy", "stalls", "hold", "crash_controller", "cut_controller",
+        "minimum", "recreate", "switch", "freeze_clock",
     }  # fmt: skip
