@@ -10,6 +10,7 @@ __all__ = [
     "HelperError",
     "InvalidRecordsError",
     "ProtocolError",
+    "ShortLogError",
     "StorageError",
 ]
 
@@ -51,6 +52,10 @@ class StorageError(Exception):
 
 class CorruptionError(StorageError):
     """Stored bytes that fail their checks below what was synced: never cut, always reported (R17)."""
+
+
+class ShortLogError(CorruptionError):
+    """A log that is whole and ends below its checkpointed high watermark: what it had is not there any more (R8)."""
 
 
 class HelperError(Exception):

@@ -11,7 +11,7 @@ from errno import EMFILE
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hightide.errors import CorruptionError, ErrorCode, StorageError
+from hightide.errors import CorruptionError, ErrorCode, ShortLogError, StorageError
 from hightide.metadata.entities import ResourceType
 from hightide.metadata.replica_states import ReplicaState, Unready
 from hightide.node.config import log_settings
@@ -218,8 +218,11 @@ class Assignments:
         return partition
 
     def _not_opened(self, where: TopicPartition, key: PartitionKey, error: CorruptionError | OSError) -> None:
-        """Corruption is mended by a peer (R17); what is merely closed has all that it had, and is tried again (C8)."""
-        state = ReplicaState.QUARANTINED if isinstance(error, CorruptionError) else ReplicaState.NOT_READY
+        """What is corrupt or short is mended by a peer (R8, R17); what is merely closed is tried again (C8)."""
+        state = ReplicaState.NOT_READY
+        if isinstance(error, CorruptionError):
+            is_short = isinstance(error, ShortLogError)
+            state = ReplicaState.BELOW_HIGH_WATERMARK if is_short else ReplicaState.QUARANTINED
         if key not in self._node.offline:
             log.error("%s is offline, nothing of it is deleted: %s", where, error)
         self._node.offline[key] = Unready(state, str(error))

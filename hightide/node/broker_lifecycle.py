@@ -96,7 +96,7 @@ class BrokerLifecycle:
         node = self._node
         incomplete = set(node.refetching.under_way())
         told = [
-            AffectedReplica(topic_id=key.topic_id, partition_id=key.partition, state=unready.state)
+            AffectedReplica(topic_id=key.topic_id, partition_id=key.partition, state=self._state(key, unready))
             for key, unready in node.offline.items()
             if key not in incomplete
         ]
@@ -120,6 +120,13 @@ class BrokerLifecycle:
                 )
             )
         return told
+
+    def _state(self, key: PartitionKey, unready: Unready) -> ReplicaState:
+        """A short log has no claim to lead (R8), but the last one that has anything is not given up (R17)."""
+        agreed = self._node.image.partition(*key)
+        is_last = agreed is not None and agreed.members == (self._node.settings.node_id,)
+        is_short = unready.state is ReplicaState.BELOW_HIGH_WATERMARK
+        return ReplicaState.QUARANTINED if is_short and is_last else unready.state
 
     def _own_epoch(self) -> int:
         broker = self._node.image.brokers.get(self._node.settings.node_id)
@@ -181,6 +188,9 @@ class BrokerLifecycle:
             return
         if reply.error_code:
             log.warning("a heartbeat was refused: %s", ErrorCode(reply.error_code).name)
+            if reply.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+                log.critical("this broker was unregistered: the process ends; started again, it registers again")
+                node.failed.set()
             return
         for told in request.unready_replicas:
             self._doubts.pop(PartitionKey(told.topic_id, told.partition_id), None)
@@ -225,7 +235,7 @@ class BrokerLifecycle:
         told += self._doubts.items()
         return [
             UnreadyReplica(
-                topic_id=key.topic_id, partition_id=key.partition, state=unready.state, reason=unready.reason
+                topic_id=key.topic_id, partition_id=key.partition, state=_bad_or_closed(unready), reason=unready.reason
             )
             for key, unready in told[: limits.UNREADY_REPLICAS_TOLD_MAX]
         ]
@@ -273,3 +283,8 @@ class BrokerLifecycle:
             await moment.wait()
         finally:
             timer.cancel()
+
+
+def _bad_or_closed(unready: Unready) -> ReplicaState:
+    """What a heartbeat tells: whether a bad log is short or rotten matters to a registration only."""
+    return unready.state if unready.state is ReplicaState.NOT_READY else ReplicaState.QUARANTINED

@@ -24,6 +24,7 @@ READY_TIMEOUT_SECONDS = 60.0  # a recovery after power loss reads what was not s
 STOP_TIMEOUT_SECONDS = 30.0
 FAILED_START_STOP_SECONDS = 5.0
 LOG_LINES_SHOWN = 12
+LOG_BYTES_MAX = 10_000_000  # of server.log when a node starts; one more is kept beside it
 OUTPUT_CHUNK_BYTES = 4096
 FIRST_PORT = 9092
 CONTROLLER_PORTS_ABOVE = 1000  # a controller's port is that much above its broker's
@@ -206,6 +207,7 @@ class LocalCluster:
         node = LocalNode(node_id, directory, host, wanted, is_controller=is_controller)
         if node.port != kept_port:
             _move(node, kept_port)
+        _follow_data(node)
         return node
 
     def _launch(self, node: LocalNode) -> None:
@@ -214,6 +216,7 @@ class LocalCluster:
         if node.port and not _port_free(node.host, node.port):
             raise LaunchError(f"port {node.port} on {node.host} is taken by another program")
         command = [sys.executable, "-m", "hightide", "server", "--config", str(node.settings_file), *self._flags]
+        _rotate(node.log_file)
         with open(node.log_file, "ab") as log:
             # A session of its own: Ctrl-C in a terminal reaches us alone, and we stop the nodes cleanly.
             node.process = subprocess.Popen(
@@ -324,6 +327,24 @@ def _move(node: LocalNode, old_port: int) -> None:
         for line in lines
     ]
     node.settings_file.write_text("".join(moved), "utf-8")
+
+
+def _follow_data(node: LocalNode) -> None:
+    """Where the whole directory was moved or copied, the data in it are meant, not those that were at its old place."""
+    lines = node.settings_file.read_text("utf-8").splitlines(keepends=True)
+    stored = parse_properties("".join(lines)).get("log.dirs", "")
+    if not node.data_directory.is_dir() or Path(stored) == node.data_directory or Path(stored).name != "data":
+        return
+    if Path(stored).parent.name == node.directory.name and not Path(stored).exists():
+        own = f"log.dirs={_escaped(str(node.data_directory))}\n"
+        moved = [own if line.lstrip().startswith("log.dirs") else line for line in lines]
+        node.settings_file.write_text("".join(moved), "utf-8")
+
+
+def _rotate(log_file: Path) -> None:
+    """Begin a new log when the old one is large, and keep that one: nothing else ever removes a line."""
+    if log_file.exists() and log_file.stat().st_size > LOG_BYTES_MAX:
+        log_file.replace(log_file.with_suffix(".log.1"))
 
 
 def _escaped(value: str) -> str:

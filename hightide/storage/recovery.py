@@ -17,7 +17,7 @@ from functools import partial
 from itertools import pairwise
 from struct import Struct
 
-from hightide.errors import CorruptionError, ProtocolError
+from hightide.errors import CorruptionError, ProtocolError, ShortLogError
 from hightide.limits import RECOVERY_SCAN_BYTES
 from hightide.rules import Rules
 from hightide.storage.epochs import EpochHistory
@@ -286,7 +286,8 @@ class _Recovery:
     def _check_floor(self) -> None:
         end = self._segments[-1].end
         if end < self._facts.synced_floor and self._rules.r17_quarantine_synced_corruption:
-            raise CorruptionError(f"{self._directory} ends at {end}, but was synced up to {self._facts.synced_floor}")
+            kind = ShortLogError if end < self._facts.high_watermark else CorruptionError
+            raise kind(f"{self._directory} ends at {end}, but was synced up to {self._facts.synced_floor}")
 
     # ------------------------------------------------------------------ making it count
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hightide.errors import CorruptionError
+from hightide.errors import CorruptionError, ShortLogError
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.disk import SimulatedDisk
 from hightide.storage.log import Log
@@ -242,6 +242,19 @@ def test_damage_below_the_floor_is_reported_and_nothing_is_cut(damage: str, fact
     if damage != "missing":
         log = open_log(disk, ONE_SEGMENT, facts(8), WITHOUT_R17)
         assert log.end < 8, "without R17 synced records are quietly gone"
+
+
+def test_a_whole_log_below_its_high_watermark_is_short_and_not_rotten() -> None:
+    disk = new_disk()
+    log = open_log(disk, ONE_SEGMENT)
+    fill(log, 10)
+    killed(disk, log)
+    damage_batch(disk, "cut")
+    with pytest.raises(ShortLogError):
+        open_log(disk, ONE_SEGMENT, OpenFacts(recorded_synced_end=9, high_watermark=8))
+    with pytest.raises(CorruptionError) as caught:
+        open_log(disk, ONE_SEGMENT, OpenFacts(recorded_synced_end=9, high_watermark=7))
+    assert not isinstance(caught.value, ShortLogError)
 
 
 def damage_batch(disk: SimulatedDisk, damage: str) -> None:

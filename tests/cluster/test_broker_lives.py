@@ -1,0 +1,56 @@
+"""Brokers that are sent away, and brokers whose logs lost their end while they were away (R8)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hightide.testing import Cluster
+from hightide.wire.messages.unregister_broker import UnregisterBrokerRequest
+from tests.chaos.raw_client import RawClient
+from tests.requests import produce
+
+MakeCluster = Callable[..., Cluster]
+VALUES = [b"v" * 1000] * 20
+
+
+def client_of(cluster: Cluster, node_id: int) -> RawClient:
+    host, _, port = cluster.node(node_id).address.rpartition(":")
+    return RawClient(int(port), host=host)
+
+
+def log_bytes(cluster: Cluster, node_id: int) -> bytes:
+    return (cluster.node(node_id).data_directory / "t-0" / f"{0:020d}.log").read_bytes()
+
+
+@pytest.mark.covers("C23")
+def test_a_live_broker_that_is_unregistered_ends_and_registers_again_when_it_is_started(
+    hightide_cluster: MakeCluster,
+) -> None:
+    cluster = hightide_cluster()
+    cluster.create_topic("t", assignments={0: [3, 1, 2]})
+    with client_of(cluster, 1) as client:
+        assert client.call(UnregisterBrokerRequest(broker_id=3), 0).error_code == 0
+    cluster.wait_for(lambda: not cluster.node(3).is_running, "the unregistered broker ends")
+    assert "this broker was unregistered" in cluster.logs(3)
+    assert cluster.leader_of("t") == 1
+    cluster.start(3)
+    cluster.wait_healthy()
+
+
+@pytest.mark.covers("T20")
+def test_a_log_that_lost_its_end_while_its_broker_was_down_is_fetched_again(hightide_cluster: MakeCluster) -> None:
+    cluster = hightide_cluster()
+    cluster.create_topic("t", assignments={0: [1, 2, 3]})
+    with client_of(cluster, 1) as client:
+        for _ in range(2):
+            answer = client.call(produce("t", VALUES), 9).responses[0].partition_responses[0]
+            assert answer.error_code == 0
+    cluster.stop(3)
+    whole = log_bytes(cluster, 3)
+    segment = cluster.node(3).data_directory / "t-0" / f"{0:020d}.log"
+    segment.write_bytes(whole[: len(whole) // 2])
+    cluster.start(3)
+    cluster.wait_healthy()
+    assert "but was synced up to" in cluster.logs(3)
+    cluster.wait_for(lambda: log_bytes(cluster, 3) == whole, "the log is whole again")
+    assert log_bytes(cluster, 1) == whole
