@@ -173,12 +173,28 @@ class Node:
             self.spawn(self._bootstrap())
         if settings.is_broker:
             self.lifecycle = lifecycle = BrokerLifecycle(self)
-            await lifecycle.register()
-            await lifecycle.unfence()
-            await self.assignments.settled()
+            await self._join(lifecycle)
             self.spawn(lifecycle.beat_regularly())
             self._start_listeners(for_controllers=False)
         self.housekeeping.start()
+
+    async def _join(self, lifecycle: BrokerLifecycle) -> None:
+        """Be a broker of the cluster; StartError when the disk fails meanwhile: it would wait for ever (R10)."""
+
+        async def join() -> None:
+            await lifecycle.register()
+            await lifecycle.unfence()
+            await self.assignments.settled()
+
+        joining, failing = asyncio.ensure_future(join()), asyncio.ensure_future(self.failed.wait())
+        try:
+            await asyncio.wait([joining, failing], return_when=asyncio.FIRST_COMPLETED)
+            if self.failed.is_set():
+                raise StartError(self.directory.space.reason)
+            await joining
+        finally:
+            joining.cancel()
+            failing.cancel()
 
     def _open_metadata_log(self) -> None:
         settings, world = self.settings, self._world
@@ -344,6 +360,8 @@ class Node:
 
     def disk_failed(self, error: Exception) -> None:
         """R10: a failed sync or checkpoint is final. The metadata log is in this directory, so the process ends."""
+        if self.failed.is_set():
+            return
         reason = f"the log directory {self.settings.log_directory} failed: {error}"
         self.directory.space.take_offline(reason)
         log.critical("%s; nothing more is written, the process ends", reason)

@@ -216,7 +216,11 @@ class Quorum:
         if self._is_stopped:
             return
         for effect in self.machine.handle(event):
-            self._carry_out(effect)
+            try:
+                self._carry_out(effect)
+            except (OSError, StorageError) as error:
+                self._fail(error)
+                return
         self._arm()
 
     def _arm(self) -> None:
@@ -254,7 +258,7 @@ class Quorum:
             case StartEpoch(epoch, start):
                 self.log.epochs.assign(epoch, start)
             case AppendLeaderChange(epoch, voters):
-                self._append_leader_change(epoch, voters)
+                self._host.append_leader_change(epoch, voters)
             case HighWatermarkMoved():
                 self._host.committed()
             case LeaderChanged(leader, epoch):
@@ -272,12 +276,6 @@ class Quorum:
                 log.info("the metadata log holds everything committed again")
             case StopFatally(reason):
                 self._fail(StorageError(reason))
-
-    def _append_leader_change(self, epoch: int, voters: tuple[int, ...]) -> None:
-        try:
-            self._host.append_leader_change(epoch, voters)
-        except StorageError as error:
-            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """R10: a voter whose disk failed says and does nothing more; the process ends."""
@@ -360,9 +358,6 @@ class Quorum:
         except ApiError as error:
             log.error("the leader sent metadata that can't follow: %s", error)
             return
-        except StorageError as error:
-            self._fail(error)
-            return
         self._commits.dirty(self._host_member())
         self.advanced()
 
@@ -373,12 +368,8 @@ class Quorum:
         opened = self.log
         log.info("the metadata log is cut from %d to %d: its tail was never committed", opened.end, offset)
         key = TopicPartition(METADATA_TOPIC, 0)
-        try:
-            self._directory.lower(key, METADATA_TOPIC_ID, opened.truncation_generation + 1, offset)
-            opened.truncate(offset, self._clock.wall_ms())
-        except (OSError, StorageError) as error:
-            self._fail(error)
-            return
+        self._directory.lower(key, METADATA_TOPIC_ID, opened.truncation_generation + 1, offset)
+        opened.truncate(offset, self._clock.wall_ms())
         self.tell(LogTruncated(opened.end, opened.synced_end))
 
 

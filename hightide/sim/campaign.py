@@ -26,7 +26,7 @@ from hightide.sim.process import Condition, SimulatedProcess
 from hightide.sim.scheduler import LivelockError, NothingHappensError
 from hightide.sim.topology import bootstrap, host_of, node_settings
 from hightide.sim.trace import Problem
-from hightide.sim.wellness import different_replicas, unwell
+from hightide.sim.wellness import different_replicas, scrub, unwell
 from hightide.sim.workload import Workload
 from hightide.sim.world import SimulatedClient, World
 
@@ -184,9 +184,11 @@ class _Run:
 
     async def _all_well(self) -> None:
         """Leaders, full in-sync sets, one metadata, the same bytes everywhere."""
-        if not await self.world.until(lambda: not any(unwell(self.nodes, self.site.rotten)), HEAL_SECONDS):
-            self.world.trace.report("liveness", f"long after healing {'; '.join(unwell(self.nodes, self.site.rotten))}")
-        for difference in different_replicas(self.nodes, self.site.rotten):
+        for node in self.nodes:
+            scrub(node)
+        if not await self.world.until(lambda: not any(unwell(self.nodes)), HEAL_SECONDS):
+            self.world.trace.report("liveness", f"long after healing {'; '.join(unwell(self.nodes))}")
+        for difference in different_replicas(self.nodes):
             self.world.trace.report("I4", difference)
 
     async def _finale(self) -> None:

@@ -46,6 +46,7 @@ KINDS = {
     "slow sync": 3,
     "failed sync": 2,
     "failed write": 2,
+    "failed read": 1,
     "empty disk": 2,
     "bit flip": 2,
     "stale block": 1,

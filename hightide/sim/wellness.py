@@ -4,17 +4,19 @@ Every broker unfenced, every partition led by one of its replicas and in sync on
 replicas that hold the same bytes (I4): the same offset and epoch is the same prefix.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
+from hightide.errors import ApiError
 from hightide.node.node import Node
 from hightide.node.partitions import Partition
 from hightide.sim.process import SimulatedProcess
+from hightide.types import METADATA_TOPIC_ID
 
 READ_BYTES = 1 << 20
 
 
-def unwell(nodes: list[SimulatedProcess], rotten: Set[tuple[str, str]] = frozenset()) -> Iterator[str]:
-    """What is not as it should be yet. A replica that is `rotten` may stay closed: nothing of it is deleted (R17)."""
+def unwell(nodes: list[SimulatedProcess]) -> Iterator[str]:
+    """What is not as it should be yet."""
     alive = [process.node for process in nodes if process.is_up and process.node is not None]
     if len(alive) < len(nodes):
         yield "not every node is up"
@@ -26,39 +28,48 @@ def unwell(nodes: list[SimulatedProcess], rotten: Set[tuple[str, str]] = frozens
     for broker in newest.image.brokers.values():
         if not broker.live:
             yield f"broker {broker.broker_id} is fenced or shutting down"
-    excused = {
-        (node.settings.node_id, partition)
-        for process, node in zip(nodes, alive, strict=True)
-        for host, partition in rotten
-        if host == process.name
-    }
-    yield from _unwell_partitions(newest, excused)
+    yield from _unwell_partitions(newest)
+    for process, node in zip(nodes, alive, strict=True):
+        for found in node.directory.partitions.list():
+            if found.topic_id not in (METADATA_TOPIC_ID, *newest.image.topics):
+                yield f"{process.name} has {found.partition} of a topic that is no more"
 
 
-def _unwell_partitions(node: Node, excused: Set[tuple[int, str]]) -> Iterator[str]:
+def _unwell_partitions(node: Node) -> Iterator[str]:
     for topic in node.image.topics.values():
         for index, partition in enumerate(topic.partitions):
             name = f"{topic.name}-{index}"
             if partition.leader not in partition.replicas:
                 yield f"{name} has no leader"
-            elif any(
-                (replica, name) not in excused for replica in set(partition.replicas) - {*partition.in_sync_replicas}
-            ):
+            elif set(partition.replicas) != set(partition.in_sync_replicas):
                 yield f"{name} is in sync on {partition.in_sync_replicas} only, of {partition.replicas}"
 
 
-def different_replicas(nodes: list[SimulatedProcess], rotten: Set[tuple[str, str]] = frozenset()) -> Iterator[str]:
+def different_replicas(nodes: list[SimulatedProcess]) -> Iterator[str]:
     """Replicas that differ below their high watermarks, for nodes that are well."""
     seen: dict[tuple[bytes, int], tuple[str, Partition]] = {}
     for process in nodes:
         for partition in [] if process.node is None else process.node.assignments:
-            if partition.offline_reason is not None or (process.name, str(partition)) in rotten:
+            if partition.offline_reason is not None:
                 continue
             name, other = seen.setdefault((partition.topic_id, partition.index), (process.name, partition))
             start = max(partition.log.start, other.log.start)
             end = min(partition.high_watermark, other.high_watermark)
             if other is not partition and stored(partition, start, end) != stored(other, start, end):
                 yield f"{partition} differs on {name} and {process.name} between {start} and {end}"
+
+
+def scrub(process: SimulatedProcess) -> None:
+    """Read everything that a node has, once: what is bad is noticed by that, and set apart (R17, I31)."""
+    for partition in [] if process.node is None else list(process.node.assignments):
+        log = partition.log
+        offset = log.start
+        try:
+            while (read := partition.read(offset, READ_BYTES, log.end, at_least_one=True)) is not None:
+                read.slice.release()
+                offset = read.end
+        except ApiError:
+            continue
 
 
 def stored(partition: Partition, start: int, end: int) -> bytes:

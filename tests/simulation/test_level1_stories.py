@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from hightide.sim.process import Condition
 from tests.simulation.level1_story import Story
 
 
@@ -94,5 +95,40 @@ def test_a_broker_whose_registration_went_to_a_machine_without_power_asks_again(
         await asyncio.sleep(0.3)
         story.world.network.restore(story.nodes[first].name, story.nodes[starting].name)
         await story.start()
+
+    assert story.run(play) == []
+
+
+def test_a_disk_that_fails_during_a_start_ends_the_process() -> None:
+    """R10: it would wait for its registration for ever, with nobody to start it again."""
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.stop(3)
+        process = story.nodes[3]
+        process.disk.fail("write", "*__cluster_metadata-0/*.log")
+        process.start()
+        await story.until(lambda: process.condition is Condition.DOWN)
+        await story.start()
+
+    assert story.run(play) == []
+
+
+def test_a_controller_that_can_not_read_its_log_ends() -> None:
+    """R10: who asks it would get nothing for ever, and nobody else would be elected."""
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.until(lambda: story.controller() > 0)
+        first = story.nodes[story.controller()]
+        first.disk.fail("read", "*__cluster_metadata-0/*.log", times=-1)
+        await story.create()
+        await story.until(lambda: first.condition is Condition.DOWN)
+        first.disk.heal()
+        await story.start()
+        await story.produce(b"one")
+        assert await story.read() == [b"one"]
 
     assert story.run(play) == []

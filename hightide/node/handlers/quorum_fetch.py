@@ -8,7 +8,7 @@ or not: a voter that has them is how they get committed.
 import asyncio
 from typing import TYPE_CHECKING
 
-from hightide.errors import ApiError, ErrorCode
+from hightide.errors import ApiError, ErrorCode, StorageError
 from hightide.replication.quorum_effects import AnswerFetch
 from hightide.replication.quorum_events import QuorumFetched
 from hightide.types import METADATA_TOPIC_ID
@@ -59,6 +59,21 @@ async def handle(node: "Node", message: FetchRequest, request: "Request") -> Fet
     return response
 
 
+def _read(node: "Node", offset: int, max_bytes: int) -> bytes:
+    """Records of the metadata log. A controller that can't read them is of no use (R10)."""
+    log = node.metadata.log
+    try:
+        read = log.read(offset, max_bytes, upper_bound=log.end, min_one_batch=True)
+        if read is None:
+            return b""
+        records = read.slice.read()
+        read.slice.release()
+        return records
+    except (OSError, StorageError) as error:
+        node.disk_failed(error)
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+
 def _response(node: "Node", answer: AnswerFetch, max_bytes: int, *, serves: bool) -> FetchResponse:
     machine, log = node.metadata.quorum.machine, node.metadata.log
     error, records = answer.error, b""
@@ -66,10 +81,7 @@ def _response(node: "Node", answer: AnswerFetch, max_bytes: int, *, serves: bool
         if machine.leader != answer.leader or machine.epoch != answer.epoch:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif log.start <= answer.offset < log.end:
-            read = log.read(answer.offset, max_bytes, upper_bound=log.end, min_one_batch=True)
-            if read is not None:
-                records = read.slice.read()
-                read.slice.release()
+            records = _read(node, answer.offset, max_bytes)
     part = PartitionData(
         partition_index=0,
         error_code=error,

@@ -8,12 +8,13 @@ from random import Random
 
 from hightide.sim.faults.site import Site
 from hightide.sim.images import SECTOR_BYTES
-from hightide.sim.wellness import unwell
+from hightide.sim.wellness import scrub, unwell
 
 Damage = Callable[[bytes, int], bytes]
 
 SLOW_SYNC_SECONDS = (0.05, 2.0)
 COPIES_MIN = 3
+SCRUB_SECONDS = 20.0  # how long the start of a node with a bad disk is waited for
 _LOG = re.compile(r"data/(?!__)[^/]+-\d+/\d+\.log$")  # of a topic's partition, not of the metadata
 
 
@@ -42,6 +43,10 @@ async def fail_write(site: Site, random: Random, seconds: float) -> bool:
     return await _fail(site, random, seconds, "write", random.choice((errno.EIO, errno.ENOSPC)))
 
 
+async def fail_read(site: Site, random: Random, seconds: float) -> bool:
+    return await _fail(site, random, seconds, "read", errno.EIO)
+
+
 async def _fail(site: Site, random: Random, seconds: float, operation: str, code: int) -> bool:
     pattern = random.choice(("*", "*.log", "*checkpoint*", "*synced*"))
     disk = site.pick(random).disk
@@ -59,7 +64,7 @@ async def replace_disk(site: Site, random: Random, seconds: float) -> bool:
     memory needs a change of voters.
     """
     brokers = [node for node in site.nodes if "controller" not in node.settings.process_roles]
-    if not brokers or any(unwell(site.nodes, site.rotten)):
+    if not brokers or any(unwell(site.nodes)):
         return False
     node = random.choice(brokers)
     node.replace_disk()
@@ -107,7 +112,7 @@ async def _rot(site: Site, random: Random, seconds: float, what: str, damage: Da
     Once in a run, while everything is in sync on three at least: two rotten copies are more than is promised. Not in
     the newest quarter, since rot within the last 10 ms before a power loss looks like a torn write.
     """
-    if len(site.nodes) < COPIES_MIN or site.rotten or any(unwell(site.nodes, site.rotten)):
+    if len(site.nodes) < COPIES_MIN or site.has_rotten or any(unwell(site.nodes)):
         return False
     node = site.pick(random)
     stored = {path: data for path, data in node.disk.image().items() if _LOG.match(path) and data}
@@ -119,7 +124,9 @@ async def _rot(site: Site, random: Random, seconds: float, what: str, damage: Da
         return False
     node.kill()
     node.disk.overwrite(path, damaged)
-    site.rotten.add((node.name, path.split("/")[1]))
+    site.has_rotten = True
     site.world.trace.say(node.name, f"{path}: {what}")
     await site.keep_down([node], seconds)
+    if await site.world.until(lambda: node.is_up, SCRUB_SECONDS):
+        scrub(node)  # what is below its recovery point is verified when somebody asks for it
     return True

@@ -37,6 +37,7 @@ INJECTIONS: dict[str, Injection] = {
     "slow sync": disks.slow_sync,
     "failed sync": disks.fail_sync,
     "failed write": disks.fail_write,
+    "failed read": disks.fail_read,
     "empty disk": disks.replace_disk,
     "bit flip": disks.flip_bit,
     "stale block": disks.lose_block,

@@ -21,8 +21,8 @@ class Site:
         self.nodes = nodes
         self.founders = len(nodes)
         self.kept_down: Counter[str] = Counter()
-        self.rotten: set[tuple[str, str]] = set()
-        """Hosts and partitions in which a bit turned."""
+        self.has_rotten = False
+        """Whether some replica turned bad."""
         self._down_since: dict[str, float] = {}
 
     def pick(self, random: Random) -> SimulatedProcess:
