@@ -25,7 +25,7 @@ COUNT = 60
 @pytest.fixture(scope="module")
 def filled(cluster: Cluster, topics: Topics) -> str:
     """A topic with a partition per codec, records a second apart, every second of them with headers."""
-    cluster.create_topic("filled", len(Codec))
+    cluster.create_topic("filled", len(Codec), configs={"retention.ms": "-1"})
     for partition, codec in enumerate(Codec):
         records = [
             Record(

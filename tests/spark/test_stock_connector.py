@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,17 @@ from hightide.client.partitioner import partition_for_key
 from hightide.spark import read, read_stream, write
 from hightide.wire.compression import Codec
 from hightide.wire.records import Record
-from tests.spark.stock_connector import StockConnector, plain_row
+from tests.spark import stock_steps
+from tests.spark.stock_steps import plain_row
 from tests.spark.topics import Topics
+from tools.stock_connector import StockConnector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(1800)]
 
+RUN_SECONDS = 900.0
 NOW = 1_700_000_000_000
 MANY = [
     Record(
@@ -37,6 +41,15 @@ def stock() -> StockConnector:
     return StockConnector()
 
 
+def run(stock: StockConnector, steps: list[dict[str, Any]], directory: Path) -> list[Any]:
+    """What each step brought over there: rows for reads, None for writes."""
+    plan, results = directory / "steps.json", directory / "results.json"
+    plan.write_text(json.dumps(steps))
+    done = stock.run(Path(stock_steps.__file__), plan, results, directory=directory, timeout=RUN_SECONDS)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return list(json.loads(results.read_text()))
+
+
 def rows_to_write(topic: str) -> list[list[Any]]:
     return [
         [f"k{index}" if index % 4 else None, f"v{index}", [["h", "x"]] if index % 2 else None, topic]
@@ -48,7 +61,7 @@ def rows_to_write(topic: str) -> list[list[Any]]:
 def test_both_connectors_see_and_write_the_same_rows(
     spark: SparkSession, topics: Topics, topic: Callable[..., str], stock: StockConnector, tmp_path: Path
 ) -> None:
-    name, theirs, theirs_streamed, ours = topic(5), topic(3), topic(3), topic(3)
+    name, theirs, theirs_streamed, ours = topic(5, configs={"retention.ms": "-1"}), topic(3), topic(3), topic(3)
     for partition, codec in enumerate(Codec):
         topics.send(name, MANY, partition=partition, codec=codec)
     frame = spark.createDataFrame(
@@ -68,7 +81,8 @@ def test_both_connectors_see_and_write_the_same_rows(
 
     by_time = f'{{"{name}":' + "{" + ",".join(f'"{p}":{NOW + 1400}' for p in range(5)) + "}}"
     target = {"kafka.bootstrap.servers": topics.bootstrap}
-    whole, streamed, late, of_ours, _, _ = stock.run(
+    whole, streamed, late, of_ours, _, _ = run(
+        stock,
         [
             {"kind": "read", "options": options(name)},
             {

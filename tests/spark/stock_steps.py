@@ -1,71 +1,17 @@
-"""The stock JVM connector: Spark 4.0.0 with its jars in a virtual environment of its own, driven as a process.
+"""What tests/spark/test_stock_connector.py runs in the session of the stock connector: on Python's standard library and
+pyspark alone, since there is nothing else over there.
 
-`StockConnector.run(steps)` runs the steps in one session over there and returns what they brought; the part below
-`if __name__` is what runs there, on Python's standard library and pyspark alone.
+`python stock_steps.py STEPS RESULTS`: reads and writes, batch and streaming, each with its options.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
-import shutil
-import subprocess
 import sys
-import venv
 from pathlib import Path
 from typing import Any
-
-ROOT = Path(__file__).resolve().parents[2]
-POM = Path(__file__).parent / "java" / "pom.xml"
-CACHE = ROOT / ".cache" / "stock-connector"
-RELEASE = "4.0.0"
-RUN_SECONDS = 600
-
-
-class StockConnector:
-    """Fetched once, with pip and Maven, and kept in .cache."""
-
-    def __init__(self) -> None:
-        from hightide.spark.java import prepare_java
-
-        self._java = prepare_java()
-        key = hashlib.sha256(POM.read_bytes() + RELEASE.encode()).hexdigest()[:12]
-        self.home = CACHE / key
-        if not self.home.exists():
-            self._fetch()
-
-    def _fetch(self) -> None:
-        partial = self.home.with_name(f"{self.home.name}.{os.getpid()}")
-        venv.create(partial / "python", with_pip=False)
-        python = partial / "python" / "bin" / "python"
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
-        subprocess.run([*pip, "install", "--quiet", f"pyspark=={RELEASE}"], check=True)
-        maven = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-        subprocess.run([*maven, f"-DoutputDirectory={partial / 'jars'}"], check=True, cwd=POM.parent)
-        try:
-            partial.rename(self.home)
-        except OSError:
-            shutil.rmtree(partial)
-
-    def run(self, steps: list[dict[str, Any]], directory: Path) -> list[Any]:
-        """What each step brought: rows for reads, None for writes."""
-        plan, result = directory / "steps.json", directory / "results.json"
-        plan.write_text(json.dumps(steps))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))}
-        environment |= {"JAVA_HOME": str(self._java), "STOCK_JARS": ",".join(map(str, self.jars()))}
-        python = self.home / "python" / "bin" / "python"
-        done = subprocess.run(
-            [python, "-E", __file__, plan, result], env=environment, capture_output=True, text=True,
-            timeout=RUN_SECONDS, check=False, cwd=directory,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
-        return list(json.loads(result.read_text()))
-
-    def jars(self) -> list[Path]:
-        """The connector and what it needs."""
-        return sorted((self.home / "jars").glob("*.jar"))
 
 
 def plain_row(row: Any) -> list[Any]:
