@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import machine
 from bench.comparison.run import ROWS
 from bench.failover import measure_failover
+from bench.kafka_server import kafka_jars
 from bench.one_broker import PARTS, measure_one_broker
 from bench.programs import BUILT, FailedError, MissingError
 from bench.report import WIDTH_ELSEWHERE
@@ -37,7 +38,11 @@ def main() -> int:
     fine = True
     try:
         load = _load(console)
-        for part in [options.part] if options.part else [ONE_BROKER, KAFKA]:
+        parts = [options.part] if options.part else [ONE_BROKER, KAFKA]
+        if KAFKA in parts and not _has_kafka(console):
+            parts.remove(KAFKA)
+            fine = False
+        for part in parts:
             names = [name for name in NAMES[part] if not options.only or name in options.only]
             if part == ONE_BROKER and names:
                 fine &= measure_one_broker(console, directory, RESULTS, load, names, is_quick=options.quick)
@@ -56,6 +61,16 @@ def main() -> int:
         shutil.rmtree(directory, ignore_errors=True)
     console.print(f"Took {time.monotonic() - started:.0f} s.", highlight=False)
     return 0 if fine else 1
+
+
+def _has_kafka(console: Console) -> bool:
+    """Whether Kafka can be run here; what is missing is said before anything is measured."""
+    try:
+        kafka_jars()
+    except MissingError as error:
+        console.print(str(error), highlight=False, markup=False)
+        return False
+    return True
 
 
 def _options() -> argparse.Namespace:

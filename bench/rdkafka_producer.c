@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     /* Without a number of our own batch.size, 1 MB, is the bound. */
     set(conf, "batch.num.messages", atoi(argv[10]) ? argv[10] : "100000");
     set(conf, "delivery.report.only.error", "true");
-    set(conf, "message.timeout.ms", "60000");
+    set(conf, "message.timeout.ms", "120000");
     conf_set_dr_msg_cb(conf, on_delivery);
     rd_kafka_t *kafka = client(PRODUCER, conf);
     rd_kafka_topic_t *topic = topic_of(kafka, argv[3]);

@@ -15,7 +15,6 @@ from bench.comparison.page import markdown, print_table
 from bench.comparison.plots import plots
 from bench.comparison.result import Document, document, merged
 from bench.comparison.run import ROWS, Comparison
-from bench.kafka_server import kafka_jars
 from bench.programs import BUILT
 
 NAME = "kafka"
@@ -25,7 +24,6 @@ def measure_side_by_side(
     console: Console, directory: Path, results: Path, load: str, rows: Sequence[str], *, is_quick: bool, merge: bool
 ) -> bool:
     """Measure, print, write; False when a row has no figure because it failed, or nothing can be trusted."""
-    kafka_jars()  # what is missing is said before anything is measured
     effort = (quick if is_quick else full)(directory, lambda text: console.print(text, highlight=False, markup=False))
     comparison = Comparison(effort, rows)
     try:

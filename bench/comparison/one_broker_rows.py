@@ -17,6 +17,7 @@ RATES = (300, 5_000)
 WARMUP_MESSAGES = 16_000
 BATCH_MESSAGES = 16  # of the partition curve: batches of 16 KiB, whether they go to one partition or to a thousand
 MESSAGES = {(LARGE, "none"): 500_000, (LARGE, "lz4"): 300_000, (SMALL, "none"): 2_500_000, (SMALL, "lz4"): 2_500_000}
+CURVE_MESSAGES = 100_000
 REQUESTS = {1: 6_000, 10: 20_000}
 REQUESTS_OF_MANY = 40_000
 
@@ -143,7 +144,7 @@ def _latency(loads: Loads, arena: Arena, rate: int) -> Contest:
 def _partitions(loads: Loads, arena: Arena, partitions: int) -> Contest:
     amount = loads.effort.amount
     work = Produce(
-        amount(200_000), LARGE, "all", partitions=partitions, batch_messages=BATCH_MESSAGES,
+        amount(CURVE_MESSAGES), LARGE, "all", partitions=partitions, batch_messages=BATCH_MESSAGES,
         warmup_messages=max(amount(WARMUP_MESSAGES, at_least=500), partitions * BATCH_MESSAGES),
     )  # fmt: skip
     plural = "s" if partitions > 1 else ""

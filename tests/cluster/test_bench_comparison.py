@@ -1,0 +1,30 @@
+"""The comparison from start to end, on real brokers and with its real drivers, with hightide in Kafka's place."""
+
+from pathlib import Path
+
+from bench.comparison.contests import HIGHTIDE, KAFKA
+from bench.comparison.effort import quick
+from bench.comparison.page import markdown
+from bench.comparison.plots import plots
+from bench.comparison.result import document
+from bench.comparison.run import Comparison
+from bench.hightide_server import hightide_cluster
+
+
+def test_a_quick_comparison_of_hightide_with_itself(tmp_path: Path) -> None:
+    said: list[str] = []
+    effort = quick(tmp_path, said.append)
+    comparison = Comparison(
+        effort, ["consume", "connections", "latency"], {HIGHTIDE: hightide_cluster, KAFKA: hightide_cluster}
+    )  # fmt: skip
+    contests = comparison.measure()
+    lines = [line for contest in contests for line in contest.lines]
+    assert {contest.row for contest in contests} == {"consume", "connections", "latency"}
+    assert [line.failure for line in lines if line.failure] == []
+    assert all(trial.value > 0 for line in lines for trial in line.trials)
+    assert [len(line.trials) for line in lines] == [1] * len(lines)
+    assert list(tmp_path.glob("*-1")) == []  # the servers and their data are gone
+
+    result = document(contests, effort.runs_needed, comparison.loads.library_version, "a test's load")
+    assert "| consume 1 KiB | " in markdown(result)
+    assert all(text.startswith("<svg ") for text in plots(result).values())
