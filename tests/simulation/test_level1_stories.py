@@ -8,6 +8,8 @@ import pytest
 from hightide.sim.process import Condition
 from tests.simulation.level1_story import Story
 
+HEARTBEAT = 63  # its api key
+
 
 @pytest.mark.covers("C36")
 def test_a_controller_whose_disk_fails_as_it_is_elected_ends() -> None:
@@ -100,16 +102,20 @@ def test_a_broker_whose_registration_went_to_a_machine_without_power_asks_again(
 
 
 def test_a_disk_that_fails_during_a_start_ends_the_process() -> None:
-    """R10: it would wait for its registration for ever, with nobody to start it again."""
+    """R10: it would wait for the end of its fencing for ever, with nobody to start it again."""
     story = Story()
 
     async def play() -> None:
         await story.start()
         await story.stop(3)
         process = story.nodes[3]
-        process.disk.fail("write", "*__cluster_metadata-0/*.log")
+        for other in (1, 2):
+            story.world.network.link(process.name, story.nodes[other].name).held_seconds[HEARTBEAT] = 2.0
         process.start()
+        await story.until(lambda: process.node is not None and process.node.broker_epoch >= 0)
+        fault = process.disk.fail("write", "*__cluster_metadata-0/*.log")
         await story.until(lambda: process.condition is Condition.DOWN)
+        assert fault.times == 0
         await story.start()
 
     assert story.run(play) == []
