@@ -26,13 +26,15 @@ def measure_side_by_side(
     """Measure, print, write; False when a row has no figure because it failed, or nothing can be trusted."""
     effort = (quick if is_quick else full)(directory, lambda text: console.print(text, highlight=False, markup=False))
     comparison = Comparison(effort, rows)
+    is_complete = True
     try:
         comparison.measure()
     except KeyboardInterrupt:
+        is_complete = False
         console.print("Interrupted: what was measured so far follows.", highlight=False)
     result = document(comparison.contests, effort.runs_needed, comparison.loads.library_version, load)
     print_table(result, console)
-    is_whole = not is_quick and set(rows) == set(ROWS)
+    is_whole = is_complete and not is_quick and set(rows) == set(ROWS)
     has_figures = any("ratio" in row for row in result["rows"])
     if not has_figures:
         write(BUILT, result)
@@ -56,6 +58,7 @@ def write(folder: Path, result: Document) -> None:
     """The document, the page and the plots."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{NAME}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / f"{NAME}.md").write_text(markdown(result))
-    for name, text in plots(result).items():
+    drawn = plots(result)
+    (folder / f"{NAME}.md").write_text(markdown(result, drawn))
+    for name, text in drawn.items():
         (folder / name).write_text(text)

@@ -55,14 +55,14 @@ class Arena:
         return min(self.brokers, 3)
 
     def cluster(self, system: str) -> Cluster:
-        """A system's cluster, running and warm."""
-        self.prepare()
+        """A system's cluster, as `prepare` left it."""
         return self._clusters[system]
 
-    def prepare(self) -> None:
-        """Start what is not running. When one died all begin anew, so that both have the same history."""
+    def prepare(self) -> bool:
+        """Start what is not running, and say whether that was needed. When one died all begin anew, so that both have
+        the same history."""
         if self._is_ready and all(cluster.alive for cluster in self._clusters.values()):
-            return
+            return False
         if self._failed_starts == FAILED_STARTS_MAX:
             raise FailedError(f"the clusters of {self.brokers} did not come up, {FAILED_STARTS_MAX} times")
         self.close()
@@ -70,6 +70,7 @@ class Arena:
         self._start()
         self._failed_starts = 0
         self._is_ready = True
+        return True
 
     def _start(self) -> None:
         for system, make in self._makers.items():

@@ -25,7 +25,6 @@ SPARE_MEGABYTES = 300  # what client and brokers use beside the bytes of the run
 FLOOR_MEGABYTES = 150
 ACKS_ALL_CODE = -1
 FULL_BATCHES = 0
-LATE_SHARE_MAX = 0.01  # of the sends of a schedule: beyond, the client itself got no core
 PERFORMANCE_TEST = "org.apache.kafka.tools.ProducerPerformance"
 PERFORMANCE_LINE = re.compile(r"\(([\d.]+) MB/sec\).*?([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th")
 MIB_IN_MB = 1.048576
@@ -170,12 +169,10 @@ class Loads:
                 result = self.send_at_rate(
                     cluster.bootstrap, topic, rate, acks, cluster.pids, seconds=self.effort.latency_seconds
                 )
-        disturbance = seen.disturbance
-        if disturbance is None and result["late"] > LATE_SHARE_MAX * result["messages"]:
-            disturbance = f"the client sent {result['late']} of {result['messages']:.0f} messages late"
         figures = {name: float(value) for name, value in result.items() if name.endswith("_us")}
         figures["cpu_us"] = sum(result["broker_cpu_seconds"]) * 1e6 / result["messages"]
-        return Run(figures, disturbance)
+        figures["late_share"] = result["late"] / result["messages"]
+        return Run(figures, seen.disturbance)
 
     def send_at_rate(
         self, bootstrap: str, topic: str, rate: int, acks: str, pids: list[int], *, seconds: float

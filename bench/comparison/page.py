@@ -1,5 +1,6 @@
 """The result for people: the tables on the terminal and the Markdown page. No machine is named."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -42,13 +43,6 @@ one outstanding on each connection, acks=all, and from kafka-producer-perf-test.
 `min.insync.replicas=2`. CPU is that of all brokers together. lz4 payloads are half random. The client's ceiling is
 librdkafka against the broker inside itself; the floor is a bare receive + CRC-32C + write of the same bytes.
 """
-PLOTS = """\
-![ratios](kafka-ratios.svg)
-
-![throughput and CPU against partitions](kafka-partitions.svg)
-
-![throughput and CPU against connections](kafka-connections.svg)
-"""
 
 
 def print_table(result: Document, console: Console) -> None:
@@ -67,9 +61,11 @@ def print_table(result: Document, console: Console) -> None:
         console.print(text, highlight=False, markup=False)
 
 
-def markdown(result: Document) -> str:
-    """The page."""
-    lines = [INTRODUCTION, circumstances(result), "", noise(result), "", summary(result), "", PLOTS]
+def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
+    """The page, with the plots that lie beside it."""
+    lines = [INTRODUCTION, circumstances(result), "", noise(result), "", summary(result), ""]
+    for name in plot_names:
+        lines += [f"![{name.removesuffix('.svg').replace('-', ' ')}]({name})", ""]
     for name, rows in _sections(result):
         lines += [f"## {SECTIONS[name]}", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
         lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]

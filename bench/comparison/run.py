@@ -43,29 +43,31 @@ class Comparison:
         """Everything; what was measured so far is in `contests` even when this is interrupted."""
         self._hold_all(lifecycle_contests(self._effort, self._makers))
         with Arena(self._effort, self._makers, brokers=1, warm_up=self.loads.warm_up) as arena:
-            self._hold_all(one_broker_contests(self.loads, arena))
+            self._hold_all(one_broker_contests(self.loads, arena), arena)
         with Arena(self._effort, self._makers, brokers=3, warm_up=self.loads.warm_up) as arena:
-            self._hold_all(three_broker_contests(self.loads, arena))
-            self._hold_all(catch_up_contests(self.loads, arena))
+            self._hold_all(three_broker_contests(self.loads, arena), arena)
+            self._hold_all(catch_up_contests(self.loads, arena), arena)
         with Arena(self._effort, self._makers, brokers=3, settings=SESSION_SETTINGS, keeps_topics=True) as arena:
-            self._hold_all(failover_contests(self.loads, arena))
+            self._hold_all(failover_contests(self.loads, arena), arena)
         return self.contests
 
-    def _hold_all(self, contests: list[Contest]) -> None:
+    def _hold_all(self, contests: list[Contest], arena: Arena | None = None) -> None:
         wanted = [contest for contest in contests if contest.row in self._rows]
         self.contests += wanted
         for contest in wanted:
             self._effort.say(f"{contest.row}: {contest.title}")
             started = time.monotonic()
-            self._hold(contest)
+            self._hold(contest, arena)
             self._effort.say(f"     took {time.monotonic() - started:.0f} s")
 
-    def _hold(self, contest: Contest) -> None:
+    def _hold(self, contest: Contest, arena: Arena | None) -> None:
         failures = 0
         number = 0
         while self._wants_round(contest, number):
             started = time.monotonic()
             try:
+                if arena is not None and arena.prepare():
+                    self._floor = None  # it was measured minutes ago
                 self._round(contest, number)
             except MissingError:
                 raise

@@ -94,13 +94,14 @@ def test_the_steepest_step_tells_worse_than_linear() -> None:
 
 
 def test_the_page_tells_reached_missed_and_refused(result: Document) -> None:
-    text = page.markdown(result)
+    text = page.markdown(result, plots(result))
     assert "| produce 1 KiB | 1,200 MB/s | Kafka 400 MB/s | 3.00x | at least 3.00x, reached | 3 (3.00x-3.00x) |" in text
     assert "0.30x | at most 0.20x, missed" in text
     assert "at most 0.50x, no figure" in text
     assert "- No figure for latency at 300 messages/s: produce p99: 2 of 2 runs undisturbed, 3 needed." in text
     assert "1.90 M/s | client's mock 2.00 M/s | 95% |" in text
     assert "1 of 3 goals reached, 1 without a figure." in text
+    assert "![kafka ratios](kafka-ratios.svg)" in text
 
 
 def test_the_page_judges_growth(result: Document) -> None:
