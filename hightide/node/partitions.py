@@ -370,6 +370,8 @@ class Partition:
         opened = self.log
         if records is None or not self._world.space.accepts_records:
             return
+        if opened.has_gaps:
+            self.remember_horizon(opened.tombstone_horizon)
         try:
             opened.append_as_follower(records, leader_epoch, self._world.clock.wall_ms())
         except ApiError as error:
@@ -403,7 +405,9 @@ class Partition:
     def mark_compacted(self) -> None:
         """R21: the topic is compacted, so that offsets may be missing from now on, even when it no longer is."""
         if self.log.settings.compact_policy and self.log.tombstone_horizon == NEVER_COMPACTED:
-            self.remember_horizon(0)
+            # On disk with the next checkpoints: nothing is missing yet, and a topic may have many partitions.
+            self._world.directory.remember(tombstone_horizons={TopicPartition(self.topic, self.index): 0})
+            self.log.set_horizon(0)
 
     def _follower_failed(self, error: StorageError) -> None:
         if isinstance(error, CorruptionError):

@@ -136,6 +136,10 @@ class OffsetCheckpoint:
         """Whether the file has an entry for it, forgotten or not."""
         return partition in self._written
 
+    def is_written(self, partition: TopicPartition) -> bool:
+        """Whether the file says of it what memory says."""
+        return self._written.get(partition) == self.offsets.get(partition)
+
     def write(self) -> None:
         """Make the file say what memory says, durably when this returns; nothing to do when it does already."""
         offsets = dict(self.offsets)

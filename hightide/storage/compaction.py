@@ -13,8 +13,9 @@ anything is written again (I31). In steps, so that whoever runs it can do someth
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from hightide.errors import ProtocolError
+from hightide.errors import CorruptionError, ProtocolError
 from hightide.limits import COMPACTION_STEP_BYTES
 from hightide.storage.cleaned_transactions import CleanedTransactions
 from hightide.storage.compaction_plans import (
@@ -39,10 +40,15 @@ def compact(files: Files, job: CompactionJob) -> Iterator[CompactionStep]:
     """Carry out a job. CorruptionError when stored bytes are bad, OSError when the disk fails or a file is gone."""
     remove_cleaned(files, job.directory)
     offsets = KeyOffsets(job.dirty_start, job.keys_max)
-    yield from _note_keys(files, job, offsets)
-    walk = _Walk(files, job, offsets)
-    for group in grouped(job, offsets.end):
-        yield from walk.clean(group)
+    try:
+        yield from _note_keys(files, job, offsets)
+        walk = _Walk(files, job, offsets)
+        for group in grouped(job, offsets.end):
+            yield from walk.clean(group)
+    except (OSError, CorruptionError):
+        with suppress(OSError):
+            remove_cleaned(files, job.directory)  # a full disk has no room for what is worth nothing
+        raise
     yield Finished(offsets.end)
 
 

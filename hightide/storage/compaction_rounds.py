@@ -34,9 +34,10 @@ def take_over(
     """
     if not cleaned.is_changed:
         return generation == log.truncation_generation
-    if cleaned.horizon > log.tombstone_horizon:
+    key = TopicPartition(log.topic, log.partition)
+    if cleaned.horizon > log.tombstone_horizon or not directory.has_stored_horizon(key):
         # Durable first: a follower that lacks these tombstones must be told so by the next life of this log too.
-        directory.remember(tombstone_horizons={TopicPartition(log.topic, log.partition): cleaned.horizon})
+        directory.remember(tombstone_horizons={key: max(cleaned.horizon, log.tombstone_horizon)})
         yield [_Checkpoints(directory)]
     names = log.begin_swap(cleaned, generation)
     if names is None:

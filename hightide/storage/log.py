@@ -620,9 +620,9 @@ class Log:
         """What compaction could do here and should; `now_ms` comes from a `RetentionClock`."""
         if not self.settings.compact_policy or self.failure is not None or self.is_deleted:
             return None
-        segments = list(self._segments)
+        segments = [segment for segment in self._segments if segment.end > self.start or not segment.size]
         if self._rules.r20_keep_active_segment:
-            segments.pop()
+            segments = [segment for segment in segments if segment is not self._segments.active]
         clean_end = clean_end if clean_end <= self.end else self.start
         return plan(segments, self.settings, now_ms, self.start, self.compaction_bound(high_watermark), clean_end)
 
@@ -711,6 +711,7 @@ class Log:
                     raise StorageError(self.failure)
                 self._sync_everything()
         finally:
+            self._swaps.forget()
             self._unsynced.close()
             self._segments.retire()
 

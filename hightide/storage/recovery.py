@@ -12,6 +12,7 @@ Every step may be interrupted and done again (I30): segments go from the end, an
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from functools import partial
 from itertools import pairwise
@@ -307,7 +308,8 @@ class _Recovery:
         if end < start:
             self._start_over(start)
         for path in self._leftovers:
-            self._files.remove(path)
+            with suppress(FileNotFoundError):  # the helper of a broker that was killed may clear up too
+                self._files.remove(path)
         for segment in self._segments[trusted:-1]:
             self._unless_full(partial(self._seal, segment))
         self._unless_full(self._epochs.write)

@@ -150,16 +150,16 @@ class CompactingMachine(Machine):
     def _expected(self, job: CompactionJob, now_ms: int) -> Finished:
         """Let the model do it first: the keys of whole batches, as long as there is room."""
         end, keys = job.dirty_start, set[bytes | None]()
-        for base in sorted(self.model.batches):
-            batch = self.model.batches[base]
-            if batch[-1].offset >= job.segments[-1].end:
+        for base, batch in read_all(self.log).items():
+            header = read_header(batch)
+            if base >= job.segments[-1].end:
                 break
-            if batch[-1].offset < job.dirty_start:
+            if header.next_offset <= job.dirty_start:
                 continue
-            if keys and len(keys) + len(batch) > job.keys_max:
+            if keys and len(keys) + header.record_count > job.keys_max:
                 return self._model_round(job, end, now_ms)
-            keys |= {record.key for record in batch}
-            end = batch[-1].offset + 1
+            keys |= {record.key for record in self.model.batches.get(base, ())}
+            end = header.next_offset
         return self._model_round(job, job.segments[-1].end, now_ms)
 
     def _model_round(self, job: CompactionJob, end: int, now_ms: int) -> Finished:
