@@ -12,7 +12,8 @@ FONT = 'font-family="system-ui, sans-serif"'
 INK, FAINT, GROUND = "#1f2933", "#d5dbe1", "#ffffff"
 GOOD, BAD, NEUTRAL = "#0b7a75", "#c2410c", "#64748b"
 COLOURS = ("#0b7a75", "#c2410c", "#64748b", "#7c3aed")
-BAR_HEIGHT, BAR_GAP, LABEL_WIDTH, PLOT_WIDTH, MARGIN = 14, 8, 470, 420, 20
+BAR_HEIGHT, BAR_GAP, LABEL_WIDTH, PLOT_WIDTH, MARGIN = 14, 8, 540, 420, 20
+NUMBER_WIDTH = 36
 CURVE_WIDTH, CURVE_HEIGHT = 380, 240
 
 
@@ -57,11 +58,15 @@ def bars(title: str, entries: Sequence[Bar]) -> str:
             f'<rect x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="{BAR_HEIGHT}"'
             f' fill="{entry.colour}"/>'
         )
-        beyond = end + 5 if entry.value >= 1 else max(start - 5, left)
-        anchor = "start" if entry.value >= 1 else "end"
-        parts.append(_text(beyond, y + BAR_HEIGHT - 3, f"{entry.value:.2f}x", anchor=anchor, size=10))
+        mark = x(entry.goal) if entry.goal else x(1.0)
+        is_right = entry.value >= 1
+        tip = end if is_right else start
+        if 0 <= (mark - tip) * (1 if is_right else -1) <= NUMBER_WIDTH:
+            tip = mark  # the number lies behind the goal's mark where they would meet
+        beside, anchor = (tip + 5, "start") if is_right else (tip - 5, "end")
+        parts.append(_text(beside, y + BAR_HEIGHT - 3, f"{entry.value:.2f}x", anchor=anchor, size=10))
         if entry.goal:
-            parts.append(_line(x(entry.goal), y - 3, x(entry.goal), y + BAR_HEIGHT + 3, INK, width=2))
+            parts.append(_line(mark, y - 3, mark, y + BAR_HEIGHT + 3, INK, width=2))
     return _document(left + PLOT_WIDTH + 70, height, parts)
 
 

@@ -10,6 +10,7 @@ from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
 
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
+WHAT_WIDTH = 44
 SECTIONS = {
     "startup": "Start-up and memory",
     "produce": "Produce, one broker",
@@ -46,17 +47,16 @@ librdkafka against the broker inside itself; the floor is a bare receive + CRC-3
 
 
 def print_table(result: Document, console: Console) -> None:
-    """The terminal's form."""
+    """The terminal's form: the rows with goals. All others are on the page."""
+    with_goals = _with_goals(result)
     table = Table(title=circumstances(result))
     for column in COLUMNS:
-        table.add_column(column, overflow="fold")
-    for name, rows in _sections(result):
+        table.add_column(column, overflow="fold", min_width=WHAT_WIDTH if column == COLUMNS[0] else None)
+    for _, rows in _sections(with_goals):
         table.add_section()
-        table.add_row(f"[bold]{SECTIONS[name]}[/bold]")
         for row in rows:
             table.add_row(*_cells(row))
     console.print(table)
-    with_goals = {**result, "rows": [row for row in result["rows"] if "goal" in row]}
     for text in [*_refusals(with_goals), *growth_sentences(result), noise(result), summary(result)]:
         console.print(text, highlight=False, markup=False)
 
@@ -64,12 +64,14 @@ def print_table(result: Document, console: Console) -> None:
 def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
     """The page, with the plots that lie beside it."""
     lines = [INTRODUCTION, circumstances(result), "", noise(result), "", summary(result), ""]
-    for name in plot_names:
-        lines += [f"![{name.removesuffix('.svg').replace('-', ' ')}]({name})", ""]
-    for name, rows in _sections(result):
-        lines += [f"## {SECTIONS[name]}", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
+    sections = [(SECTIONS[name], rows) for name, rows in _sections(result)]
+    for title, rows in [("Goals", _with_goals(result)["rows"]), *sections]:
+        lines += [f"## {title}", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
         lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
         lines.append("")
+    lines += ["## Plots", ""]
+    for name in plot_names:
+        lines += [f"![{name.removesuffix('.svg').replace('-', ' ')}]({name})", ""]
     sentences = growth_sentences(result)
     if sentences:
         lines += ["## Growth", "", *(f"- {text}" for text in sentences), ""]
@@ -126,6 +128,10 @@ def growth_sentences(result: Document) -> list[str]:
 
 def _unit(result: Document, figure: str) -> str:
     return next(str(row["unit"]) for row in result["rows"] if row["figure"] == figure)
+
+
+def _with_goals(result: Document) -> Document:
+    return {**result, "rows": [row for row in result["rows"] if "goal" in row]}
 
 
 def _sections(result: Document) -> list[tuple[str, list[dict[str, Any]]]]:

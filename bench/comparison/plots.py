@@ -19,9 +19,10 @@ FIGURE_NAMES = {
 def plots(result: Document) -> dict[str, str]:
     """File name -> SVG, for everything this result has enough of."""
     files = {}
-    entries = [_bar(row) for row in result["rows"] if _is_ratio(row)]
-    if entries:
-        files["kafka-ratios.svg"] = svg.bars(TITLE, entries)
+    ratios = [row for row in result["rows"] if _is_ratio(row)]
+    for name, rows in (("kafka-goals.svg", [row for row in ratios if "goal" in row]), ("kafka-ratios.svg", ratios)):
+        if rows:
+            files[name] = svg.bars(TITLE, [_bar(row) for row in rows])
     for curve, (cost, speed) in COSTS.items():
         found = growth(result, curve)
         charts = [svg.Chart(FIGURE_NAMES[name], curve, found[name]) for name in (speed, cost) if name in found]

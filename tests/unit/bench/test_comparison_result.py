@@ -117,7 +117,7 @@ def test_every_row_has_a_section() -> None:
 
 def test_plots_are_well_formed_and_leave_out_what_has_no_ratio_to_kafka(result: Document) -> None:
     files = plots(result)
-    assert set(files) == {"kafka-ratios.svg", "kafka-connections.svg"}
+    assert set(files) == {"kafka-goals.svg", "kafka-ratios.svg", "kafka-connections.svg"}
     texts = {name: "".join(ElementTree.fromstring(text).itertext()) for name, text in files.items()}
     assert "3.00x" in texts["kafka-ratios.svg"]
     assert "ceiling" not in texts["kafka-ratios.svg"]
