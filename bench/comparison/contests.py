@@ -87,7 +87,7 @@ def _disturbance(subject: Run, reference: Run | None, before: Floor, after: Floo
     for run in (subject, reference):
         if run is not None and run.disturbance is not None:
             return run.disturbance
-    drift = max(before.mb_s, after.mb_s) / min(before.mb_s, after.mb_s)
+    drift = max(before.ms_mb, after.ms_mb) / min(before.ms_mb, after.ms_mb)
     if drift > REFERENCE_DRIFT_MAX:
         return f"the machine's speed changed {drift:.1f}-fold around the round"
     return None

@@ -22,7 +22,7 @@ from bench.programs import FailedError, build, librdkafka, run_program
 MB = 1_000_000
 PAGE_CACHE, FSYNC = "page cache", "fsync"
 SPARE_MEGABYTES = 300  # what client and brokers use beside the bytes of the run
-FLOOR_MEGABYTES = 150
+FLOOR_MEGABYTES = 250
 ACKS_ALL_CODE = -1
 FULL_BATCHES = 0
 PERFORMANCE_TEST = "org.apache.kafka.tools.ProducerPerformance"

@@ -10,7 +10,6 @@ from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
 
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
-WHAT_WIDTH = 44
 SECTIONS = {
     "startup": "Start-up and memory",
     "produce": "Produce, one broker",
@@ -51,7 +50,7 @@ def print_table(result: Document, console: Console) -> None:
     with_goals = _with_goals(result)
     table = Table(title=circumstances(result))
     for column in COLUMNS:
-        table.add_column(column, overflow="fold", min_width=WHAT_WIDTH if column == COLUMNS[0] else None)
+        table.add_column(column, overflow="fold")
     for _, rows in _sections(with_goals):
         table.add_section()
         for row in rows:
