@@ -160,9 +160,8 @@ class Coordinators:
 
         shard.forget(shard.machine.forget_topics(is_missing))
 
-    def expire(self) -> None:
+    def expire(self, now_ms: int) -> None:
         """Forget what was kept long enough."""
-        now_ms = self._node.clock.wall_ms()
         for shard in self:
             if shard.is_loaded:
                 shard.forget(shard.machine.expire(now_ms))

@@ -45,7 +45,7 @@ class Housekeeping:
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
         self.compactions.start()
-        self._every(settings.offsets_retention_check_interval_ms / 1000, self._node.coordinators.expire)
+        self._every(settings.offsets_retention_check_interval_ms / 1000, self._expire_offsets)
         if settings.connections_max_idle_ms > 0:
             self._every(max(1.0, settings.connections_max_idle_ms / 4000), self.close_idle)
 
@@ -100,6 +100,10 @@ class Housekeeping:
     def believed_ms(self) -> int:
         """The wall clock, unless that jumped forward."""
         return self._clock.now_ms(self._node.clock.wall_ms(), self._node.clock.now())
+
+    def _expire_offsets(self) -> None:
+        node = self._node
+        node.coordinators.expire(self._clock.now_ms(node.clock.wall_ms(), node.clock.now()))
 
     def _retain(self) -> None:
         self._node.spawn(self.retain())

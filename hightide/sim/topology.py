@@ -22,6 +22,8 @@ def node_settings(node_id: int, count: int) -> dict[str, str]:
         "listeners": f"PLAINTEXT://{host_of(node_id)}:{PORT}",
         "log.dirs": "/data",
         "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": str(min(3, count)),
+        "offsets.topic.num.partitions": "3",
     }
     if count == 1:
         return settings

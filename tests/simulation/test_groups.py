@@ -46,9 +46,10 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
 
 
-async def started(disk: SimulatedDisk | None = None, **settings: str) -> MemoryBroker:
+async def started(disk: SimulatedDisk | None = None, *, seed: int = 0, **settings: str) -> MemoryBroker:
     """A broker with the topic "t" whose coordinators are ready."""
-    broker = await MemoryBroker(disk or SimulatedDisk(), **(SETTINGS | settings)).start()
+    wishes: dict[str, Any] = SETTINGS | settings
+    broker = await MemoryBroker(disk or SimulatedDisk(), seed=seed, **wishes).start()
     if broker.node.image.topic_named("t") is None:
         await broker.call(create_topic("t", partitions=2), 7)
     await coordinated(broker)
@@ -129,9 +130,9 @@ def test_a_member_in_every_version(version: int) -> None:
         joined = await join(broker, version)
         assert (joined.error_code, joined.generation_id, joined.protocol_name) == (0, 1, "range")
         assert [(each.member_id, each.metadata) for each in joined.members] == [(joined.member_id, b"m")]
-        member = {"member_id": joined.member_id, "group_id": "g"}
+        member: dict[str, Any] = {"member_id": joined.member_id, "group_id": "g"}
         mine = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
-        named = {"protocol_type": "consumer", "protocol_name": "range"} if at(14) >= 5 else {}
+        named: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if at(14) >= 5 else {}
         synced = await broker.call(SyncGroupRequest(generation_id=1, assignments=mine, **member, **named), at(14))
         assert (synced.error_code, synced.assignment) == (0, b"all")
         assert (await broker.call(HeartbeatRequest(generation_id=1, **member), at(12))).error_code == 0
@@ -165,11 +166,11 @@ def test_offsets_in_every_version(version: int) -> None:
         broker = await started()
         topic = broker.node.image.topic_named("t")
         assert topic is not None
-        by_id = {"topic": "", "topic_id": topic.topic_id} if version >= 10 else {}
-        retention = {"retention_time_ms": -1} if version <= 4 else {}
+        by_id: dict[str, Any] = {"topic": "", "topic_id": topic.topic_id} if version >= 10 else {}
+        retention: dict[str, Any] = {"retention_time_ms": -1} if version <= 4 else {}
         answer = await broker.call(commit(5, **by_id, **retention), version)
         assert answer.topics[0].partitions[0].error_code == 0
-        wrong = {"topic": "", "topic_id": b"\x07" * 16} if version >= 10 else {"topic": "missing"}
+        wrong: dict[str, Any] = {"topic": "", "topic_id": b"\x07" * 16} if version >= 10 else {"topic": "missing"}
         answer = await broker.call(commit(5, **wrong), version)
         expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert answer.topics[0].partitions[0].error_code == expected
@@ -233,13 +234,13 @@ def test_a_restart_forgets_nothing_that_was_promised() -> None:
         disk = SimulatedDisk()
         broker = await started(disk)
         joined = await join(broker)
-        member = {"member_id": joined.member_id, "group_id": "g", "generation_id": 1}
+        member: dict[str, Any] = {"member_id": joined.member_id, "group_id": "g", "generation_id": 1}
         mine = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
         await broker.call(SyncGroupRequest(assignments=mine, **member), 5)
         await broker.call(commit(7, member_id=joined.member_id, generation_id_or_member_epoch=1), 9)
         broker.die()
         disk.kill()
-        again = await started(disk, seed=1)  # type: ignore[arg-type]
+        again = await started(disk, seed=1)
         assert await committed(again) == {0: 7, 1: -1}
         assert (await again.call(HeartbeatRequest(**member), 4)).error_code == 0
         synced = await again.call(SyncGroupRequest(**member), 5)
@@ -338,11 +339,10 @@ def test_offsets_of_an_empty_group_expire() -> None:
     async def scenario() -> None:
         broker = await started()
         await broker.call(commit(5), 9)
-        broker.node.coordinators.expire()
+        now_ms = broker.world.clock.wall_ms()
+        broker.node.coordinators.expire(now_ms)
         assert await committed(broker) == {0: 5, 1: -1}
-        wall_ms = broker.world.clock.wall_ms
-        broker.world.clock.wall_ms = lambda: wall_ms() + EIGHT_DAYS_MS  # type: ignore[method-assign]
-        broker.node.coordinators.expire()
+        broker.node.coordinators.expire(now_ms + EIGHT_DAYS_MS)
         assert await committed(broker) == {0: -1, 1: -1}
         await broker.node.stop()
 
