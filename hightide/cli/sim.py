@@ -52,6 +52,9 @@ def sim(
     without: Annotated[
         str | None, typer.Option("--without", metavar="RULE", help="Turn a safety rule off: the campaign must find it.")
     ] = None,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Level 1: show what happened in every run, failing or not.")
+    ] = False,
     shrinking: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make a failing run smaller.")] = True,
     output: Output = Format.TABLE,
 ) -> None:
@@ -72,9 +75,15 @@ def sim(
             advance(1)
             if report.problems:
                 break
+            if timeline:
+                print("\n".join(report.timeline), flush=True)
     for failed in totals.failed:
+        if shrinking:
+            say(f"seed {failed.case.seed} fails: {failed.problems[0]}; making it smaller")
         _show_failure(shrink(failed, say) if shrinking else failed)
     _show_totals(totals, time.monotonic() - began, output)
+    if output is Format.TABLE and not totals.failed:
+        say(f"no promise was broken; {_speed(totals)}")
     if totals.failed:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -153,6 +162,13 @@ def _show_failure(report: Report) -> None:
     print("\n".join(lines), flush=True)
 
 
+def _speed(totals: Totals) -> str:
+    """How much was simulated, and how fast."""
+    hours = sum(totals.simulated_seconds.values()) / 3600
+    minutes = max(sum(totals.processor_seconds.values()) / 60, 1e-9)
+    return f"{hours:.2f} hours were simulated, {hours / minutes:.1f} in a minute of one processor"
+
+
 def _show_totals(totals: Totals, seconds: float, output: Format) -> None:
     rows = [
         [
@@ -163,6 +179,7 @@ def _show_totals(totals: Totals, seconds: float, output: Format) -> None:
             totals.leader_changes[world],
             totals.faults[world],
             totals.events[world],
+            round(totals.events[world] / max(totals.processor_seconds[world], 1e-9)),
             round(totals.simulated_seconds[world] / 3600, 2),
             round(totals.simulated_seconds[world] / max(totals.processor_seconds[world], 1e-9) / 60, 2),
             sum(report.case.world == world for report in totals.failed),
@@ -170,8 +187,8 @@ def _show_totals(totals: Totals, seconds: float, output: Format) -> None:
         for world in totals.seeds
     ]
     columns = [
-        "WORLD", "SEEDS", "COUNTED", "ACKNOWLEDGED", "LEADER CHANGES", "FAULTS", "EVENTS", "SIMULATED HOURS",
-        "HOURS A MINUTE", "FAILED",
+        "WORLD", "SEEDS", "COUNTED", "ACKNOWLEDGED", "LEADER CHANGES", "FAULTS", "EVENTS", "EVENTS A SECOND",
+        "SIMULATED HOURS", "HOURS A MINUTE", "FAILED",
     ]  # fmt: skip
     names = [column.lower().replace(" ", "_") for column in columns]
     show(

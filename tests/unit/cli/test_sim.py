@@ -62,7 +62,7 @@ def test_totals(ran: list[Case], capsys: pytest.CaptureFixture[str]) -> None:
     (world,) = json.loads(capsys.readouterr().out)["worlds"]
     assert world == {
         "world": "nodes", "seeds": 4, "counted": 4, "acknowledged": 2400, "leader_changes": 8, "faults": 12,
-        "events": 20000, "simulated_hours": 4.0, "hours_a_minute": 1.0, "failed": 0,
+        "events": 20000, "events_a_second": 83, "simulated_hours": 4.0, "hours_a_minute": 1.0, "failed": 0,
     }  # fmt: skip
 
 
@@ -95,3 +95,17 @@ def test_several_processes_run_real_seeds(capsys: pytest.CaptureFixture[str]) ->
     (world,) = json.loads(capsys.readouterr().out)["worlds"]
     assert world["seeds"] == 3
     assert world["acknowledged"] > 500
+
+
+def test_a_run_that_holds_is_told_and_shown_on_request(ran: list[Case], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--level", "1"]) == ExitCode.DONE
+    told = capsys.readouterr()
+    assert "no promise was broken; 1.00 hours were simulated, 1.0 in a minute of one processor" in told.err
+    assert "is killed" not in told.out
+    assert main(["sim", "--level", "1", "--timeline"]) == ExitCode.DONE
+    assert "broker-1  is killed" in capsys.readouterr().out
+
+
+def test_the_command_that_runs_it_again_leaves_the_same_rule_out(ran: list[Case]) -> None:
+    main(["sim", "--level", "1", "--seed", "9", "--without", "r4_synced_ends_only"])
+    assert ran[0].command == "hightide sim --seed 9 --world nodes --without r4_synced_ends_only"
