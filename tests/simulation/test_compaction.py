@@ -1,15 +1,19 @@
 """A broker with compacted topics, in memory: what it takes, what it compacts, what a reader sees meanwhile."""
 
 import asyncio
+import errno
 from collections.abc import Coroutine, Sequence
 from typing import Any
+
+import pytest
 
 from hightide.errors import ErrorCode
 from hightide.sim.disk import SimulatedDisk
 from hightide.wire.batches import build_batch
+from hightide.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from hightide.wire.records import Record, iterate_headers
 from tests.memory_world import MemoryBroker
-from tests.requests import create_topic, fetch, produce_batch, records_in
+from tests.requests import create_topic, delete_topic, fetch, produce_batch, records_in, set_topic_config
 
 NOW = 1_700_000_000_000
 COMPACTED: dict[str, Any] = {
@@ -104,6 +108,173 @@ def test_records_without_a_key_are_refused_by_name() -> None:
         assert [error.batch_index for error in answer.record_errors] == [1, 3]
         assert "compacted topic" in answer.record_errors[0].batch_index_error_message
         assert await it.records() == []
+        await it.broker.node.stop()
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- what happens meanwhile
+
+
+async def held(it: Story) -> "asyncio.Task[None]":
+    """A round that has begun and waits for a sync."""
+    it.broker.world.syncer.held = True
+    task = asyncio.create_task(it.compact())
+    while not any(path.endswith((".swap", ".cleaned")) for path in it.disk.image()):
+        await asyncio.sleep(0.001)
+    for _ in range(200):  # until it can do nothing more
+        await asyncio.sleep(0)
+    return task
+
+
+def left_behind(disk: SimulatedDisk) -> list[str]:
+    return [path for path in disk.image() if path.endswith((".swap", ".cleaned"))]
+
+
+def test_a_topic_that_is_deleted_meanwhile() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        task = await held(it)
+        deleted = asyncio.create_task(it.broker.call(delete_topic("t"), 5))
+        await asyncio.sleep(0.05)
+        it.broker.world.syncer.release()
+        assert (await deleted).responses[0].error_code == 0
+        await asyncio.wait_for(task, 10)
+        assert not it.broker.node.failed.is_set()
+        assert it.broker.node.housekeeping.compactions.rounds == 0
+        await it.broker.node.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_swapping", [False, True])
+def test_a_stop_meanwhile_and_the_next_life(is_swapping: bool) -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        if is_swapping:  # what is noted before is on disk already
+            await it.broker.node.checkpoints.write()
+        await held(it)
+        assert any(path.endswith(".swap") for path in it.disk.image()) == is_swapping
+        it.broker.node.housekeeping.stop()
+        it.broker.world.syncer.release()
+        await it.broker.node.stop()
+        it.disk.kill()
+        again = Story(it.disk)
+        await again.broker.start()
+        assert left_behind(it.disk) == []
+        assert len(await again.records()) in (4, 10)
+        await again.compact()
+        assert len(await again.records()) == 4
+        await again.broker.node.stop()
+
+    run(story())
+
+
+def test_a_helper_that_dies_is_replaced() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        compactor = it.broker.node.compactor
+        compactor._deaths = 1.0  # type: ignore[attr-defined]
+        await it.compact()
+        assert len(await it.records()) == 10
+        compactor._deaths = 0.0  # type: ignore[attr-defined]
+        await it.compact()
+        assert len(await it.records()) == 4
+        await it.broker.node.stop()
+
+    run(story())
+
+
+def test_a_full_disk_makes_compaction_wait() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        it.disk.fail("write", "*.cleaned", code=errno.ENOSPC)
+        await it.compact()
+        assert left_behind(it.disk) == []
+        assert len(await it.records()) == 10
+        await it.compact()
+        assert len(await it.records()) == 4
+        assert not it.broker.node.failed.is_set()
+        await it.broker.node.stop()
+
+    run(story())
+
+
+def test_bad_bytes_set_the_partition_apart_before_they_are_copied() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        it.disk.flip("data/t-0/00000000000000000000.log", 70)
+        await it.compact()
+        assert it.broker.node.partition("t", 0).offline_reason is not None
+        assert not it.broker.node.failed.is_set()
+        await it.broker.node.stop()
+
+    run(story())
+
+
+def test_a_failed_sync_ends_the_disk() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        it.disk.fail("sync", "*.cleaned")
+        await it.compact()
+        assert it.broker.node.failed.is_set()
+
+    run(story())
+
+
+# ---------------------------------------------------------------------- from life to life, from policy to policy
+
+
+def test_what_is_clean_stays_clean_after_a_restart() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        await it.compact()
+        await it.broker.node.stop()
+        again = Story(it.disk)
+        await again.broker.start()
+        await again.compact()
+        assert again.broker.node.housekeeping.compactions.rounds == 0
+        await again.broker.node.stop()
+
+    run(story())
+
+
+def test_the_policy_of_a_living_topic() -> None:
+    async def story() -> None:
+        it = await Story().begin(cleanup_policy="delete", retention_ms="-1")
+        await it.churn()
+        await it.compact()
+        assert len(await it.records()) == 10
+        await it.broker.call(set_topic_config("t", "cleanup.policy", "compact,delete"), 1)
+        await it.compact()
+        assert len(await it.records()) == 4
+        await it.broker.call(set_topic_config("t", "cleanup.policy", "delete"), 1)
+        assert (await it.put((None, b"no key"))).error_code == 0
+        await it.broker.node.stop()
+        again = Story(it.disk)
+        await again.broker.start()
+        assert len(await again.records()) == 5
+        await again.broker.node.stop()
+
+    run(story())
+
+
+def test_offsets_by_time_in_a_compacted_topic() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        await it.compact()
+        for timestamp, offset in ((NOW, 6), (NOW + 31, 9), (NOW + 41, -1), (-1, 10), (-2, 0), (-3, 9)):
+            asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+            assert (await it.broker.call(request, 7)).topics[0].partitions[0].offset == offset
         await it.broker.node.stop()
 
     run(story())

@@ -26,9 +26,7 @@ def power_loss(seed: int) -> Crash:
 CRASHES: dict[str, Crash] = {
     "killed": SimulatedDisk.kill,
     "nothing unsynced is left": lambda disk: disk.power_loss(0, (LOST,)),
-    "power loss 1": power_loss(1),
-    "power loss 2": power_loss(2),
-    "power loss 3": power_loss(3),
+    "power loss": lambda disk: disk.power_loss(disk.operations),
 }
 
 
@@ -106,10 +104,16 @@ def test_what_a_crash_interrupted_is_done_in_the_next_life(operation: int) -> No
     assert len({record.key for record in again.model.records}) == len(again.model.records)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
+def test_at_every_operation_and_many_power_losses(seed: int) -> None:
+    test_at_every_operation(power_loss(seed))
+
+
 def test_a_crash_in_the_recovery_of_a_compaction() -> None:
     """I30: whatever operation of the recovery crashes, the next one ends at the same records."""
-    for operation in range(OPERATIONS // 2, OPERATIONS + 1, 3):
-        for step in range(1, 30):
+    for operation in range(OPERATIONS // 3, OPERATIONS + 1, 11):
+        for step in range(1 + operation % 2, 40, 2):
             machine = crashed_at(operation)
             machine.disk.power_loss(operation)
             second = machine.next_process()
