@@ -10,6 +10,7 @@ from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple
+from warnings import catch_warnings
 
 from hightide.sim.clock import MachineTime
 from hightide.sim.scheduler import Scheduler
@@ -220,8 +221,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         running = events._get_running_loop()
         asyncio._set_running_loop(self)
         try:
-            for task in self._tasks:
-                _close(task)
+            with catch_warnings(action="ignore", category=RuntimeWarning):  # of work that was handed on and never begun
+                for task in self._tasks:
+                    _close(task)
         finally:
             asyncio._set_running_loop(running)
         self._tasks.clear()

@@ -16,7 +16,7 @@ from shlex import quote
 from time import process_time
 from typing import NamedTuple
 
-from hightide.rules import ALL_ON, Rules
+from hightide.rules import ALL_ON, RULE_NAMES, Rules
 from hightide.sim import campaign
 from hightide.sim.plan import Plan, make_plan
 from hightide.sim.shrinking import Shrinker
@@ -55,6 +55,7 @@ class Case(NamedTuple):
         words += [f"--faults {_numbers(self.faults)}"] if self.faults is not None else []
         words += [f"--disorder {self.disorder:g}"] if self.disorder is not None else []
         words += [f"--finale {quote(self.finale)}"] if self.finale is not None else []
+        words += [f"--without {rule}" for rule in RULE_NAMES if not getattr(self.rules, rule)]
         return " ".join(words)
 
 
