@@ -1,6 +1,9 @@
-"""Reading and writing topics as DataFrames: the options of the source and the sink, spelled as arguments.
+"""Reading and writing topics as DataFrames: the most used options of the source and the sink as arguments.
 
-Any other option of the connector goes in by keyword, with `_` for `.` never guessed: pass `options={"a.b": "c"}`.
+    orders = read(spark, "127.0.0.1:9092", "orders", starting="earliest")
+    write(orders.select("key", "value"), "127.0.0.1:9092", "copy", options={"kafka.compression.type": "zstd"})
+
+All other options go into `options`, by the names that docs/spark.md lists.
 """
 
 from collections.abc import Mapping, Sequence
