@@ -126,6 +126,8 @@ class BrokerProcess:
     def __init__(self, world: "PartitionWorld", disk: Disk, life: int) -> None:
         self.world = world
         self.disk = disk
+        self._kernel = world.kernel
+        self._clock = disk.clock
         self.id = disk.broker_id
         self.life = life
         self.is_alive = True
@@ -152,17 +154,17 @@ class BrokerProcess:
 
     def clock(self) -> float:
         """What this machine's clock shows."""
-        return self.disk.clock.read(self.world.kernel.now)
+        return self._clock.read(self._kernel.now)
 
     def later(self, seconds: float, action: Callable[..., None], *arguments: Any) -> None:
         """A timer of this life: it does not fire while the process is stopped, nor after its end."""
-        self.world.kernel.after(seconds, self._fire, action, arguments)
+        self._kernel.after(seconds, self._fire, action, arguments)
 
     def _fire(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if not self.is_alive:
             return
-        if self.paused_until > self.world.kernel.now:
-            self.world.kernel.at(self.paused_until, self._fire, action, arguments)
+        if self.paused_until > self._kernel.now:
+            self._kernel.at(self.paused_until, self._fire, action, arguments)
             return
         action(*arguments)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hightide.errors import ErrorCode
 from hightide.replication.events import FetchAnswered
-from hightide.replication.fetching import NextFetch
+from hightide.replication.fetching import FetchVerdict, NextFetch
 from hightide.sim.level0.network import Connection, Stream
 from hightide.sim.level0.partition_log import Record
 from hightide.sim.level0.partition_replica import HostedReplica, Key
@@ -147,6 +147,7 @@ class ParkedFetches:
         process = self._process
         now = process.clock()
         is_ready = False
+        verdicts: dict[Key, FetchVerdict] = {}
         for key, asked in fetch.asked.items():
             replica = process.replicas.get(key)
             if replica is None:
@@ -156,10 +157,12 @@ class ParkedFetches:
                 fetch.broker_id, fetch.broker_epoch, asked.leader_epoch, asked.fetch_offset, asked.last_fetched_epoch,
                 asked.log_start, now, fetch.synced,
             )  # fmt: skip
-            replica.carry_out(verdict.effects)
+            verdicts[key] = verdict
+            if verdict.effects:
+                replica.carry_out(verdict.effects)
             is_ready = is_ready or not verdict.serves or self._has_news(fetch, key, replica)
         if is_ready:
-            self._answer(fetch)
+            self._answer(fetch, verdicts)
         else:
             self._waiting[fetch.broker_id, fetch.synced] = fetch
             process.later(FETCH_WAIT_SECONDS, self._answer, fetch)
@@ -181,21 +184,26 @@ class ParkedFetches:
             or machine.high_watermark > self._told.get((fetch.broker_id, key), -1)
         )
 
-    def _answer(self, fetch: Fetch) -> None:
+    def _answer(self, fetch: Fetch, verdicts: dict[Key, FetchVerdict] | None = None) -> None:
+        """`verdicts` are those of its arrival, if that is now; one that was parked is judged again."""
         if fetch.is_answered:
             return
         fetch.is_answered = True
-        parts = {key: self._part(fetch, key, asked) for key, asked in fetch.asked.items()}
+        parts = {
+            key: self._part(fetch, key, asked, None if verdicts is None else verdicts.get(key))
+            for key, asked in fetch.asked.items()
+        }
         world = self._process.world
         world.network.send(fetch.stream, world.fetch_answered, fetch.broker_id, self._process.id, fetch, parts)
 
-    def _part(self, fetch: Fetch, key: Key, asked: NextFetch) -> FetchPart:
+    def _part(self, fetch: Fetch, key: Key, asked: NextFetch, verdict: FetchVerdict | None) -> FetchPart:
         replica = self._process.replicas.get(key)
         if replica is None:
             return FetchPart(ErrorCode.UNKNOWN_TOPIC_ID)
-        verdict = replica.machine.judge_fetch(
-            fetch.broker_id, fetch.broker_epoch, asked.leader_epoch, asked.fetch_offset, asked.last_fetched_epoch
-        )
+        if verdict is None:
+            verdict = replica.machine.judge_fetch(
+                fetch.broker_id, fetch.broker_epoch, asked.leader_epoch, asked.fetch_offset, asked.last_fetched_epoch
+            )
         log, high_watermark = replica.log, replica.machine.high_watermark
         self._told[fetch.broker_id, key] = high_watermark if verdict.serves else -1
         records: tuple[Record, ...] = ()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Key = tuple[bytes, int]
 Answer = Callable[[ErrorCode], None]
+CHANGES_OF_SETS = frozenset((LeadershipGranted, InSyncAnswered))
 
 
 class HostedReplica:
@@ -79,7 +80,7 @@ class HostedReplica:
     def handle(self, event: Event, records: Sequence[Record] = ()) -> None:
         """One event; `records` came with it."""
         self.carry_out(self.machine.handle(event), records)
-        if isinstance(event, LeadershipGranted | InSyncAnswered):
+        if type(event) in CHANGES_OF_SETS:
             self.truth.check_sets()
 
     def take_role(self, agreed: Partition, brokers: Mapping[int, Broker], now: float) -> None:
