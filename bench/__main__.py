@@ -1,9 +1,11 @@
-"""`python -m bench [one-broker|kafka|failover|scale] [--quick] [--only NAME…]`. Without a part, which is `make bench`:
-first one broker beside what the machine itself can do (5 minutes), then hightide and Apache Kafka side by side (20
-minutes). Failovers of three brokers (5 minutes) and a thousand partitions (5 minutes) are measured when asked for."""
+"""`python -m bench [one-broker|kafka|failover|scale|groups] [--quick] [--only NAME…]`. Without a part, which is
+`make bench`: first one broker beside what the machine itself can do (5 minutes), then hightide and Apache Kafka side by
+side (20 minutes). Failovers of three brokers, a thousand partitions and consumer groups (5 minutes each) are measured
+when asked for."""
 
 import argparse
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -15,6 +17,7 @@ from rich.console import Console
 from bench import machine
 from bench.comparison.run import ROWS
 from bench.failover import measure_failover
+from bench.groups import measure_groups
 from bench.kafka_server import kafka_jars
 from bench.one_broker import PARTS, measure_one_broker
 from bench.programs import BUILT, FailedError, MissingError
@@ -23,14 +26,15 @@ from bench.scale import measure_scale
 from bench.side_by_side import measure_side_by_side
 
 RESULTS = Path(__file__).parent.parent / "docs" / "benchmarks"
-ONE_BROKER, KAFKA, FAILOVER, SCALE = "one-broker", "kafka", "failover", "scale"
-NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS, FAILOVER: (FAILOVER,), SCALE: (SCALE,)}
+ONE_BROKER, KAFKA, FAILOVER, SCALE, GROUPS = "one-broker", "kafka", "failover", "scale", "groups"
+NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS, FAILOVER: (FAILOVER,), SCALE: (SCALE,), GROUPS: (GROUPS,)}
 
 
 def main() -> int:
     """Measure, print, write."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by exception, so that no server is left behind
+    _allow_many_files()
     console = Console(width=None if sys.stdout.isatty() else WIDTH_ELSEWHERE)
     directory = options.dir.resolve() / f"bench-{os.getpid()}"
     directory.mkdir(parents=True)
@@ -50,6 +54,8 @@ def main() -> int:
                 fine &= measure_failover(console, directory, RESULTS, load, is_quick=options.quick)
             elif part == SCALE:
                 fine &= measure_scale(console, directory, RESULTS, load, is_quick=options.quick)
+            elif part == GROUPS:
+                fine &= measure_groups(console, directory, RESULTS, load, is_quick=options.quick)
             elif names:
                 fine &= measure_side_by_side(
                     console, directory, RESULTS, load, names, is_quick=options.quick, merge=options.merge
@@ -61,6 +67,13 @@ def main() -> int:
         shutil.rmtree(directory, ignore_errors=True)
     console.print(f"Took {time.monotonic() - started:.0f} s.", highlight=False)
     return 0 if fine else 1
+
+
+def _allow_many_files() -> None:
+    """A thousand connections and partitions need more descriptors than many systems allow unless asked. The servers
+    inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _has_kafka(console: Console) -> bool:
@@ -78,7 +91,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "part", nargs="?", choices=tuple(NAMES),
         help="one broker beside the machine's own speed, hightide beside Apache Kafka (both when not said), what a "
-        "producer notices of failovers, or a thousand partitions",
+        "producer notices of failovers, a thousand partitions, or consumer groups",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="one short run of everything: a smoke test, no figures")
     parser.add_argument(
