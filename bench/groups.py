@@ -51,8 +51,8 @@ Written by `python -m bench groups`: three `hightide server` processes with defa
 partitions. Joined: from the first request until every member has its assignment of one common generation; the first
 rebalance of a group waits at least three seconds for latecomers (`group.initial.rebalance.delay.ms`), which is part of
 the figure. {SIZE} members lose one: a librdkafka consumer leaves, and the others notice with their next heartbeat
-({HEARTBEAT_SECONDS:.0f} s). Settled again: until the last of them has its assignment. A partition pauses while nobody owns it:
-the longest pause of those that belonged to the others. The clients share the machine's cores with the brokers.
+({HEARTBEAT_SECONDS:.0f} s). Settled again: until the last of them has its assignment. A partition pauses while nobody
+owns it: the longest pause of those that belonged to the others. The clients share the machine's cores with the brokers.
 """
 
 
