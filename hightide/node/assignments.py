@@ -147,6 +147,8 @@ class Assignments:
         The metadata that this life began with were older than its logs. Nothing is deleted: whoever gives a cluster the
         wrong metadata must not lose its records.
         """
+        if not self._world.rules.r22_topic_id_before_first_byte:
+            return
         directory, topics = self._node.directory, self._node.image.topics
         for found in directory.partitions.list():
             if found.topic_id is None or found.topic_id == METADATA_TOPIC_ID:
@@ -245,6 +247,7 @@ class Assignments:
         for offline in [offline for offline in self._node.offline if offline.topic_id == topic_id]:
             del self._node.offline[offline]
         table = self.by_topic.pop(topic_id, {})
+        condemned = []
         for partition in table.values():
             if self.by_topic.get(partition.topic) is table:
                 del self.by_topic[partition.topic]
@@ -254,5 +257,9 @@ class Assignments:
                 self._node.coordinators.role_taken(partition)
             self._world.commits.forget(partition)
             key = TopicPartition(partition.topic, partition.index)
-            partition.log.delete(self._node.entropy.token(16).hex())
+            condemned.append(partition.log.condemn(self._node.entropy.token(16).hex()))
             self._node.directory.forget(key, topic_id)
+        if condemned:
+            self._node.files.sync_directory(self._node.directory.path)
+        for path in condemned:
+            self._enqueue(partial(self._node.files.remove_directory, path))

@@ -139,6 +139,8 @@ class LogDirectory:
         self.state = state
         self._store(State(boot_id, state.broker_epoch, state.is_unclean or (is_rebooted and not self.clean)))
         self.guarded(self._remove_clean_mark)
+        if not self.clean:  # once for all partitions: what a crash left of their names lasts from now on (R19)
+            self.guarded(lambda: self.files.sync_directory(self.path))
 
     def _open_synced_ends(self) -> SyncedEnds:
         return SyncedEnds.open(self.files, f"{self.path}/{SYNCED_ENDS_FILE}", self._rules)
@@ -198,6 +200,7 @@ class LogDirectory:
             high_watermark=self._high_watermarks.offsets.get(partition, 0),
             log_start=self._log_starts.offsets.get(partition, 0),
             tombstone_horizon=self._tombstone_horizons.offsets.get(partition, NEVER_COMPACTED),
+            entered=True,
         )
 
     def clean_end(self, partition: TopicPartition) -> int:

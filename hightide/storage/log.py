@@ -143,7 +143,8 @@ class Log:
         if is_new:
             files.make_directory(directory)
         recovered = recover(files, directory, settings, facts, rules, now_ms)
-        if not is_new and not facts.clean:
+        is_new = is_new or recovered.is_fresh
+        if not (is_new or facts.clean or facts.entered):
             files.sync_directory(parent_of(directory))
         return cls(files, directory, topic, partition, topic_id, settings, recovered, facts, rules, is_new=is_new)
 
@@ -738,19 +739,24 @@ class Log:
         self.synced_end = self.end
 
     def delete(self, token: str) -> None:
-        """Remove the log for good. Renamed first, so that a crash leaves nothing that looks like a partition.
+        """Remove the log for good. Renamed first, so that a crash leaves nothing that looks like a partition."""
+        condemned = self.condemn(token)
+        self._files.sync_directory(parent_of(condemned))
+        self._files.remove_directory(condemned)
 
-        The name is Kafka's, `<topic>-<partition>.<token>-delete`; slices in flight stay readable.
+    def condemn(self, token: str) -> str:
+        """Close the log and give its directory the name of one that is being deleted, which is returned.
+
+        The name is Kafka's, `<topic>-<partition>.<token>-delete`. It lasts with the next sync of the directory above,
+        and then its files may go; slices in flight stay readable.
         """
         self.is_deleted = True
         self._swaps.forget()
         self._unsynced.close()
         self._segments.retire()
-        parent = parent_of(self.directory)
-        condemned = f"{parent}/{self.topic}-{self.partition}.{token}-delete"
+        condemned = f"{parent_of(self.directory)}/{self.topic}-{self.partition}.{token}-delete"
         self._files.rename(self.directory, condemned)
-        self._files.sync_directory(parent)
-        self._files.remove_directory(condemned)
+        return condemned
 
 
 def _belongs(segment: Segment, header: BatchHeader, room: int) -> bool:

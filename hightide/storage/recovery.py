@@ -39,15 +39,18 @@ NO_DESCRIPTORS = (EMFILE, ENFILE)
 
 
 class RecoveredLog:
-    """What recovery hands to the log: at least one segment, everything synced."""
+    """What recovery hands to the log: at least one segment, everything synced.
 
-    __slots__ = ("doubtful", "epochs", "producers", "scanned_bytes", "segments")
+    `is_fresh`: there is nothing in it, and its names last with its first records.
+    """
+
+    __slots__ = ("doubtful", "epochs", "is_fresh", "producers", "scanned_bytes", "segments")
 
     def __init__(self, segments: list[Segment], epochs: EpochHistory, producers: ProducerStates) -> None:
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
-        self.doubtful = False
+        self.doubtful = self.is_fresh = False
         self.scanned_bytes = 0
 
 
@@ -103,7 +106,7 @@ class _Recovery:
         self._segments: list[Segment] = []
         self._leftovers: list[str] = []
         self._created = False
-        self._doubtful = False
+        self._doubtful = self._fresh = False
         self._scanned_bytes = 0
         self._unsynced: list[File] = []
 
@@ -130,6 +133,7 @@ class _Recovery:
         self._make_synced(trusted)
         result = RecoveredLog(self._segments, self._epochs, self._producers)
         result.doubtful, result.scanned_bytes = self._doubtful, self._scanned_bytes
+        result.is_fresh = self._fresh
         return result
 
     # ------------------------------------------------------------------ what is there
@@ -300,6 +304,10 @@ class _Recovery:
         if self._is_untouched(trusted, end):
             self._unless_full(self._epochs.write)
             return
+        if self._is_empty(end):
+            self._fresh = True
+            self._unless_full(self._epochs.write)
+            return
         if not self._facts.clean:
             for segment in self._segments:
                 # The last one in any case: it may have been cut by a truncation that did not last.
@@ -321,9 +329,16 @@ class _Recovery:
         A new segment must last, or a later one might outlive it. A snapshot above the end was removed, and must not
         come back when the log has grown past it.
         """
-        has_stale_snapshots = bool(self._snapshots) and self._snapshots[-1] > end
         is_whole = self._facts.clean and trusted == len(self._segments) and not self._created
-        return is_whole and not self._leftovers and not has_stale_snapshots
+        return is_whole and not self._leftovers and not self._has_stale_snapshots(end)
+
+    def _is_empty(self, end: int) -> bool:
+        """Whether there is nothing that could count, so that a thousand new partitions need no thousand syncs."""
+        is_one_and_empty = len(self._segments) == 1 and not self._segments[0].size and end >= self._facts.log_start
+        return is_one_and_empty and not self._leftovers and not self._has_stale_snapshots(end)
+
+    def _has_stale_snapshots(self, end: int) -> bool:
+        return bool(self._snapshots) and self._snapshots[-1] > end
 
     def _seal(self, segment: Segment) -> None:
         for file in segment.seal():

@@ -62,6 +62,7 @@ class OpenFacts(NamedTuple):
     high_watermark: int = 0
     log_start: int = 0
     tombstone_horizon: int = NEVER_COMPACTED
+    entered: bool = False  # the name of the log's directory is known to last
 
     @property
     def synced_floor(self) -> int:

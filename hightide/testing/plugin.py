@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hightide.testing.cluster import Cluster
 
 LOG_LINES_SHOWN = 50
-_CLUSTERS = pytest.StashKey[list["Cluster"]]()
+SHOWN_CLUSTERS = pytest.StashKey[list["Cluster"]]()
+"""The clusters of a test, for fixtures that make their own: `request.node.stash.setdefault(SHOWN_CLUSTERS, [])`."""
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def hightide_cluster(request: pytest.FixtureRequest) -> "Iterator[Callable[..., 
     """Makes `hightide.testing.Cluster`s, ready for clients; they end with the test."""
     from hightide.testing import Cluster
 
-    made = request.node.stash.setdefault(_CLUSTERS, [])
+    made = request.node.stash.setdefault(SHOWN_CLUSTERS, [])
     with ExitStack() as stack:
 
         def make(*args: Any, **options: Any) -> Cluster:
@@ -39,7 +40,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Nodes in this process log where pytest sees it; those of processes are shown here."""
     report = yield
     if report.failed:
-        for cluster in item.stash.get(_CLUSTERS, []):
+        for cluster in item.stash.get(SHOWN_CLUSTERS, []):
             for node in cluster.nodes if cluster.processes else ():
                 lines = cluster.logs(node.id).splitlines()[-LOG_LINES_SHOWN:]
                 report.sections.append((f"hightide node {node.id}, {node.log_file}", "\n".join(lines)))

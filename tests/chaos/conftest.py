@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hightide.testing import Cluster
+from hightide.testing.plugin import SHOWN_CLUSTERS
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +16,9 @@ def shared_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(shared_cluster: Cluster) -> Cluster:
+def cluster(request: pytest.FixtureRequest, shared_cluster: Cluster) -> Cluster:
     """All of them run and agree, whatever became of the story before."""
+    request.node.stash.setdefault(SHOWN_CLUSTERS, []).append(shared_cluster)
     shared_cluster.heal()
     shared_cluster.resume()
     shared_cluster.start()
