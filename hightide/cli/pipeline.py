@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hightide import spark as spark_package
 from hightide.cli.failures import CommandError, ExitCode, failure_of
 from hightide.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Output
 from hightide.cli.output import Format, Table, say, show
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 application = typer.Typer(no_args_is_help=True, help="Jobs on Spark: audit replicas, fill lakehouse tables.")
 
 PROGRESS_SECONDS = 0.5
+QUIET = "spark.driver.extraJavaOptions"
+LOG_SETTINGS = Path(spark_package.__file__).parent / "log4j2.properties"
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -264,7 +267,7 @@ def _parse_size(text: str) -> int:
 @contextmanager
 def _spark(master: str, settings: list[str] | None, name: str) -> "Iterator[SparkSession]":
     """A session for one command, or the one that this process has; what is missing is said with what to do."""
-    conf = dict(map(split_setting, settings or ()))
+    conf = {QUIET: f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}", **dict(map(split_setting, settings or ()))}
     try:
         from pyspark.sql import SparkSession
 

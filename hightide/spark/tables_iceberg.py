@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class IcebergTable:
-    """`tables.Table` as Iceberg; `where` is `namespace.table`, the properties are pyiceberg's and the catalog's name."""
+    """`tables.Table` as Iceberg: `where` is `namespace.table`; the properties are those of its catalog."""
 
     def __init__(self, where: str, properties: Mapping[str, str]) -> None:
         self.name = where

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 
+from hightide.cli.application import main
+from hightide.cli.failures import ExitCode
 from hightide.spark import read, to_lake
 from hightide.spark.lake import Committed, compact
 from hightide.spark.lake_columns import Layout, ValueFormat, lay_out
 from hightide.spark.tables import DataFile, TableConflictError, TableError, TableFormat, open_table
 from hightide.wire.records import Record
+from tests.spark.lakes import Lake
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -28,43 +30,6 @@ pytestmark = pytest.mark.covers("S3")
 WAIT_SECONDS = 240
 MERGED_BYTES = 1 << 20
 OTHERS = (TableFormat.ICEBERG, TableFormat.PARQUET)
-
-
-class Lake:
-    """A table of one format, and how others read it."""
-
-    def __init__(self, form: TableFormat, directory: Path) -> None:
-        self.form = form
-        self.directory = directory
-        directory.mkdir()
-        self.catalog: dict[str, str] = {}
-        self.where = str(directory / "orders")
-        if form is TableFormat.ICEBERG:
-            self.where = "lake.orders"
-            self.catalog = {
-                "type": "sql",
-                "uri": f"sqlite:///{directory}/catalog.db",
-                "warehouse": f"file://{directory}",
-            }
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"format": self.form, "catalog": self.catalog or None}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """As a reader that has never heard of hightide sees it."""
-        if self.form is TableFormat.DELTA:
-            from deltalake import DeltaTable
-
-            return list(DeltaTable(self.where).to_pyarrow_table().to_pylist())
-        if self.form is TableFormat.ICEBERG:
-            from pyiceberg.catalog import load_catalog
-
-            return list(load_catalog(**self.catalog).load_table(self.where).scan().to_arrow().to_pylist())
-        return list(pq.read_table(self.where).to_pylist())
-
-    def places(self) -> list[tuple[int, int]]:
-        return sorted((row["partition"], row["offset"]) for row in self.rows())
 
 
 @pytest.fixture
@@ -173,8 +138,12 @@ def write_one(table: Any, number: int) -> DataFile:
     return DataFile(found["name"], found["size"], found["rows"], found["stats"])
 
 
-def test_json_values_become_columns(
-    spark: SparkSession, topics: Topics, topic: Callable[..., str], lake: Callable[..., Lake]
+def test_the_command_makes_columns_of_json_values(
+    spark: SparkSession,
+    topics: Topics,
+    topic: Callable[..., str],
+    lake: Callable[..., Lake],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name, table = topic(1), lake()
     values = [
@@ -184,8 +153,14 @@ def test_json_values_become_columns(
         None,
     ]
     topics.send(name, [Record(key=b"k", value=value, timestamp=1_700_000_000_000) for value in values])
-    schema = "id bigint, offset string, lines array<struct<sku: string, count: int>>"
-    run(spark, topics, name, table, value_format="json", schema=schema)
+    schema = table.directory / "schema.ddl"
+    schema.write_text("-- an order\nid bigint, offset string, lines array<struct<sku: string, count: int>>")
+    command = ["pipeline", "lake", name, "-b", topics.bootstrap, "--to", table.where, "-o", "json"]
+    assert main([*command, "--value-format", "json", "--schema", f"@{schema}", "--compact-to", "1MB"]) == ExitCode.DONE
+    shown = capsys.readouterr()
+    facts = json.loads(shown.out)
+    assert (facts["records"], facts["batches"], facts["files"]) == (4, 1, 1)
+    assert "batch 0: 4 records in 1 files" in shown.err
     rows = sorted(table.rows(), key=lambda row: row["record_offset"])
     assert [(row["id"], row["offset"], row["lines"], row["record_malformed"]) for row in rows] == [
         (1, "north", [{"sku": "a", "count": 2}], None),
@@ -195,8 +170,8 @@ def test_json_values_become_columns(
     ]
     assert [(row["record_key"], row["record_topic"], row["record_partition"]) for row in rows] == [("k", name, 0)] * 4
     assert {row["record_timestamp"].timestamp() for row in rows} == {1_700_000_000}
-    with pytest.raises(TableError, match="has the columns"):
-        run(spark, topics, name, table)
+    assert main(command) == ExitCode.USAGE
+    assert "has the columns" in capsys.readouterr().err
 
 
 def test_text_values_stay_readable(spark: SparkSession, topics: Topics, topic: Callable[..., str]) -> None:
