@@ -8,10 +8,10 @@ from tests.simulation import mutations
 from tools.markdown import code, page, table
 
 PREFACE = """\
-Each rule of safety was turned off, and something noticed: a [campaign](../testing.md) of random seeds, a scripted trace
-in `tests/scripts`, or a test. What reports is an invariant (I…), a checker of histories (K…) or that the cluster is not
-well again after healing (liveness), never a question about the rule itself; with the rule on the same seeds, scripts
-and tests pass.
+Each rule of safety was turned off, and something noticed: a campaign of [random seeds](../concepts/simulation.md), a
+scripted trace in `tests/scripts`, or a test. What reports is an invariant (I…), a checker of histories (K…) or that the
+cluster is not well again after healing (liveness), never a question about the rule itself; with the rule on the same
+seeds, scripts and tests pass.
 
 *After seeds* counts from the first seed of the campaign to the one that reports; `> 25` says that so many reported
 nothing, since the rule answers a story that chance does not tell: its script does. A seed is the same run everywhere,
@@ -21,7 +21,12 @@ so the numbers are exact; `tests/simulation/test_partition_mutations.py` verifie
 SCRIPTS_PREFACE = """\
 Each is a text in `tests/scripts`: commands, and what happened then, which the test compares word by word."""
 
-WORLDS = {"partitions": "level 0, partitions", "quorum": "level 0, quorum", "nodes": "level 1"}
+WORLDS = {
+    "partitions": "level 0, partitions",
+    "quorum": "level 0, quorum",
+    "groups": "level 0, groups",
+    "nodes": "level 1",
+}
 
 
 def mutations_page() -> str:

@@ -80,6 +80,8 @@ def explained() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def world_of(rule: str) -> str:
     """Where a rule is looked for."""
+    if rule.startswith("r14_"):
+        return "groups"
     return "quorum" if rule.startswith("r9_") or rule == "r17_doubtful_voters" else "partitions"
 
 
@@ -89,7 +91,7 @@ def look(rule: str, seeds: int = SEEDS_MAX) -> Campaign:
     for seed in range(seeds):
         report = run_case(Case(world, seed, rules))
         if report.problems:
-            return Campaign(rule, world, seed + 1, report.problems[0].split(":")[0])
+            return Campaign(rule, world, seed + 1, re.split("[: ]", report.problems[0])[0])
     return Campaign(rule, world, seeds, BLIND)
 
 
