@@ -20,6 +20,7 @@ from hightide.types import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
 from hightide.wire.batches import NO_SEQUENCE, build_batch
 from hightide.wire.compression import Codec, compress
 from hightide.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from hightide.wire.messages.metadata import MetadataRequest, MetadataResponse
 from hightide.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from hightide.wire.records import (
     HEADER,
@@ -140,6 +141,9 @@ class Sender:
         request = ProduceRequest(acks=self._delivery.acks, timeout_ms=timeout_ms, topic_data=[produced])
         if self._delivery.acks == 0:
             connection.tell(request)
+            # Nobody answers that. The answer to a question behind it tells that the broker has read it, and keeps us
+            # from filling the connection's buffer, which would break it.
+            await connection.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse)
             return
         response = await connection.call(request, ProduceResponse)
         answer = response.responses[0].partition_responses[0]

@@ -43,13 +43,19 @@ class HightideDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """For `spark.read`."""
+        self._check_schema(schema)
         return BatchReader(source_options(self.options, streaming=False))
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
         """For `spark.readStream`."""
         from hightide.spark.stream import StreamReader
 
+        self._check_schema(schema)
         return StreamReader(source_options(self.options, streaming=True))
+
+    def _check_schema(self, schema: "StructType") -> None:
+        if schema.simpleString() != self.schema().simpleString():
+            raise ValueError("Kafka source has a fixed schema and cannot be set with a custom one")
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""

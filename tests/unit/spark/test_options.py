@@ -8,6 +8,7 @@ from hightide.spark.options import Triggers, chosen_columns, duration, source_op
 from hightide.spark.positions import Kind
 from hightide.spark.schema import COLUMNS, HEADERS, arrow_schema, spark_schema
 from hightide.spark.sink import check_columns, sink_options
+from hightide.spark.source import HightideDataSource
 from hightide.types import TopicPartition
 from hightide.wire.compression import Codec
 
@@ -140,6 +141,15 @@ def test_spark_and_arrow_agree_about_the_columns() -> None:
 
     every = (*COLUMNS, HEADERS)
     assert to_arrow_schema(spark_schema(every), timezone="UTC").equals(arrow_schema(every))
+
+
+def test_the_schema_is_fixed() -> None:
+    source = HightideDataSource(PLAIN)
+    assert source.reader(source.schema()) is not None
+    with pytest.raises(ValueError, match="fixed schema"):
+        source.reader(StructType([StructField("value", StringType())]))
+    with pytest.raises(ValueError, match="Save mode Overwrite not allowed for Kafka"):
+        HightideDataSource(BROKER | {"topic": "t"}).writer(StructType([VALUE]), overwrite=True)
 
 
 VALUE = StructField("value", StringType())
