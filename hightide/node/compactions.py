@@ -149,7 +149,7 @@ class Compactions:
                 files = next(steps)
             except StopIteration as done:
                 return bool(done.value)
-            error = await self._sync(files)
+            error = await synced_away(self._syncer, files)
             if error is not None:
                 raise error
         steps.close()
@@ -176,11 +176,6 @@ class Compactions:
                 await asyncio.sleep(0)
         return found
 
-    async def _sync(self, files: Sequence[Syncable]) -> Exception | None:
-        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._syncer.sync(files, lambda error: None if done.done() else done.set_result(error))
-        return await done
-
     def _disk_refused(self, partition: "Partition", opened: Log, error: Exception) -> None:
         """A full disk, and files that went with their log, mean waiting; everything else is the disk's end (R10)."""
         if isinstance(error, FileNotFoundError) or (
@@ -189,6 +184,13 @@ class Compactions:
             log.warning("%s: compaction has to wait: %s", partition, error)
         elif self._is_current(partition, opened):
             self._node.disk_failed(error)
+
+
+async def synced_away(syncer: "Syncer", files: Sequence[Syncable]) -> Exception | None:
+    """Let a Syncer do it, and wait; what went wrong, if anything did."""
+    done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    syncer.sync(files, lambda error: None if done.done() else done.set_result(error))
+    return await done
 
 
 def _key(opened: Log) -> TopicPartition:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hightide.errors import ApiError, DiskFullError, StorageError
-from hightide.node.compactions import Compactions
+from hightide.node.compactions import Compactions, synced_away
 from hightide.node.ports import Timer
 from hightide.storage.retention import RetentionClock
 from hightide.storage.space import Condition
@@ -122,6 +122,11 @@ class Housekeeping:
         if not await node.checkpoints.write():
             return
         for partition, start in zip(partitions, starts, strict=True):
+            if removals := partition.log.due_removals(node.clock.wall_ms()):
+                error = await synced_away(node.syncer, removals)
+                if error is not None:
+                    node.disk_failed(error)
+                    return
             if partition.offline_reason is None:
                 # Not further than what was checkpointed: DeleteRecords may have moved the start on meanwhile.
                 self._guarded(partial(partition.log.delete_old_segments, node.clock.wall_ms(), start))

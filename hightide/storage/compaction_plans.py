@@ -8,6 +8,7 @@ the active segment; here always whole segments.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from hightide.limits import COMPACTION_GROUP_SEGMENTS_MAX
 from hightide.storage.index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
 from hightide.storage.segment import Segment
 from hightide.storage.settings import LogSettings
@@ -118,6 +119,7 @@ def grouped(job: CompactionJob, end: int) -> list[list[StoredSegment]]:
         most = segment.size // max(job.index_interval_bytes, 1) + 1
         fits = (
             groups
+            and len(groups[-1]) < COMPACTION_GROUP_SEGMENTS_MAX
             and size + segment.size <= job.segment_bytes
             and (entries + most) * OFFSET_ENTRY_BYTES <= job.segment_index_bytes
             and segment.end - groups[-1][0].base <= RELATIVE_OFFSET_MAX

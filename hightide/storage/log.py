@@ -27,7 +27,7 @@ from hightide.storage.segment import Segment
 from hightide.storage.segments import Segments
 from hightide.storage.settings import NEVER_COMPACTED, LogSettings, OpenFacts, produce_policy
 from hightide.storage.swaps import Swaps
-from hightide.storage.syncing import DirectoryEntries, SyncPlan, Unsynced
+from hightide.storage.syncing import DirectoryEntries, Removal, SyncPlan, Unsynced
 from hightide.storage.timestamps import Found, first_at_or_after, youngest
 from hightide.storage.transaction_index import TransactionIndex
 from hightide.storage.verification import Verification
@@ -600,11 +600,20 @@ class Log:
             count = self._segments.condemn_below(start, now_ms + self.settings.file_delete_delay_ms)
             if count:
                 self.producers.remove_snapshots_below(self._segments.first_base)
-            if self._segments.remove_condemned(now_ms) or count:
+            for removal in self.due_removals(now_ms):
+                removal.sync()
+            if count:
                 self._unsynced.directory_changed()
         except OSError as error:
             self._fail(error)
         return count
+
+    def due_removals(self, now_ms: int) -> list[Syncable]:
+        """The files whose time has come, to be removed away from the loop; `delete_old_segments` does what is left."""
+        paths = self._segments.take_due(now_ms)
+        if paths:
+            self._unsynced.directory_changed()
+        return [Removal(self._files, paths)] if paths else []
 
     # ------------------------------------------------------------------ compaction (R20)
 
@@ -676,10 +685,9 @@ class Log:
                 return None
             self.tombstone_horizon = max(self.tombstone_horizon, cleaned.horizon)
             self.producers.remove_snapshots_between(cleaned.group[0].base, cleaned.group[-1].end)
-            self._segments.remove_condemned(now_ms)
         except OSError as error:
             self._fail(error)
-        return self._names() if self._rules.r20_swap_before_delete else []
+        return [*(self._names() if self._rules.r20_swap_before_delete else ()), *self.due_removals(now_ms)]
 
     def settle_swap(self) -> None:
         """It is the log now, with names and all."""

@@ -124,17 +124,11 @@ class Segments:
         if self.active in replaced:
             self._activate_last()
 
-    def remove_condemned(self, now_ms: int) -> int:
-        """Unlink what is due; returns how many segments."""
-        due = [paths for remove_at_ms, paths in self._condemned if remove_at_ms <= now_ms]
+    def take_due(self, now_ms: int) -> list[str]:
+        """The files of condemned segments that are due; whoever takes them removes them."""
+        due = [path for remove_at_ms, paths in self._condemned if remove_at_ms <= now_ms for path in paths]
         self._condemned = [entry for entry in self._condemned if entry[0] > now_ms]
-        for paths in due:
-            for path in paths:
-                try:
-                    self._files.remove(path)
-                except FileNotFoundError:  # compacted twice within the delay: the second took the first one's name
-                    continue
-        return len(due)
+        return due
 
     def retire(self) -> None:
         """Close all files, each once nobody reads from it any more."""

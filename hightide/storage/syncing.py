@@ -22,6 +22,24 @@ class DirectoryEntries:
         self._files.sync_directory(self.path)
 
 
+class Removal:
+    """Files to unlink, as something that a Syncer can do: freeing the blocks of a large file takes its time."""
+
+    __slots__ = ("_files", "paths")
+
+    def __init__(self, files: Files, paths: list[str]) -> None:
+        self._files = files
+        self.paths = paths
+
+    def sync(self) -> None:
+        """Remove them."""
+        for path in self.paths:
+            try:
+                self._files.remove(path)
+            except FileNotFoundError:  # compacted twice within the delay: the second took the first one's name
+                continue
+
+
 class SyncPlan:
     """When all of `files` are synced, every offset below `end` lasts, unless the log was truncated meanwhile.
 
