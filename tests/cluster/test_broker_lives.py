@@ -1,5 +1,6 @@
 """Brokers that are sent away, and brokers whose logs lost their end while they were away (R8)."""
 
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -54,3 +55,23 @@ def test_a_log_that_lost_its_end_while_its_broker_was_down_is_fetched_again(high
     assert "but was synced up to" in cluster.logs(3)
     cluster.wait_for(lambda: log_bytes(cluster, 3) == whole, "the log is whole again")
     assert log_bytes(cluster, 1) == whole
+
+
+@pytest.mark.covers("T20")
+def test_a_replica_that_was_being_fetched_again_when_its_broker_died_goes_on(hightide_cluster: MakeCluster) -> None:
+    """What is kept of the bad log says that the one beside it may be incomplete, whatever the metadata believe."""
+    cluster = hightide_cluster()
+    cluster.create_topic("t", assignments={0: [3, 1, 2]})
+    with client_of(cluster, 3) as client:
+        assert client.call(produce("t", VALUES), 9).responses[0].partition_responses[0].error_code == 0
+    cluster.kill(3)
+    whole = log_bytes(cluster, 3)
+    data = cluster.node(3).data_directory
+    kept = data / "t-0.0123456789abcdef-quarantine"
+    shutil.copytree(data / "t-0", kept)
+    cluster.kill(1, 2)
+    cluster.start()
+    cluster.wait_healthy()
+    assert cluster.leader_of("t") != 3, "it is not trusted before it was in sync again"
+    cluster.wait_for(lambda: not kept.exists(), "what was kept is deleted")
+    assert log_bytes(cluster, 3) == whole
