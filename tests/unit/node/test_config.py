@@ -81,7 +81,15 @@ VALUES = {
 @pytest.mark.parametrize("name", BROKER_SETTINGS)
 def test_every_setting_can_be_overridden_by_an_environment_variable(name: str) -> None:
     setting = BROKER_SETTINGS[name]
-    by_type = {"SHORT": "5", "INT": "5", "LONG": "5", "DOUBLE": "1", "BOOLEAN": "false", "LIST": "delete", "STRING": "insync"}
+    by_type = {
+        "SHORT": "5",
+        "INT": "5",
+        "LONG": "5",
+        "DOUBLE": "1",
+        "BOOLEAN": "false",
+        "LIST": "delete",
+        "STRING": "insync",
+    }
     text = VALUES.get(name, "2000000" if name.endswith(".bytes") else by_type[setting.type.name])
     environment = {"HIGHTIDE_NODE_ID": "5", environment_name(name): text}
     if name == "controller.quorum.voters":
