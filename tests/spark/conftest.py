@@ -16,14 +16,14 @@ from tests.spark.topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A session takes ten seconds and a gigabyte: all tests of this folder share one."""
     for item in items:
-        if item.path.is_relative_to(HERE):
+        if item.path.resolve().is_relative_to(HERE):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -47,7 +47,7 @@ def test_what_is_gone_is_told_or_left_out(
 sizes = st.lists(st.integers(0, 1000), min_size=1, max_size=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(sizes=sizes, least=st.none() | st.integers(1, 40), most=st.none() | st.integers(1, 300))
 def test_pieces_cover_everything_once(sizes: list[int], least: int | None, most: int | None) -> None:
     ranges = [OffsetRange(TopicPartition("t", index), 10, 10 + size) for index, size in enumerate(sizes) if size]
@@ -69,7 +69,7 @@ def test_large_partitions_are_cut_first() -> None:
     assert [sum(piece.partition == where for piece in pieces) for where in (A, B, C)] == [4, 1, 2]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(sizes=sizes, most=st.integers(1, 2000))
 def test_a_limited_batch_is_small_and_starves_nobody(sizes: list[int], most: int) -> None:
     begin = {TopicPartition("t", index): 7 for index in range(len(sizes))}
