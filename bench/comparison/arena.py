@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench import admin
+from bench import admin, machine
 from bench.clusters import Cluster
 from bench.comparison.effort import Effort
 from bench.programs import FailedError
@@ -17,6 +17,8 @@ ClusterMaker = Callable[[Path, int, Mapping[str, str]], Cluster]
 WarmUp = Callable[["Arena", Cluster], None]
 
 FAILED_STARTS_MAX = 2
+REST_CORES_MAX = 0.15  # of each broker, over `REST_SECONDS`
+REST_SECONDS, REST_SECONDS_MAX = 0.1, 10.0
 BOTH_SYSTEMS_SETTINGS = {"log.segment.delete.delay.ms": "200"}
 """Deleted files stay for a minute by default, in the page cache too, and go in the middle of another run."""
 
@@ -97,6 +99,7 @@ class Arena:
             settings[admin.MIN_IN_SYNC] = "2"
         try:
             admin.create_topic(cluster, name, partitions, self.replication_factor, settings, leader=leader)
+            _await_rest(cluster)
             yield name
         finally:
             if cluster.alive and not self._keeps_topics:  # where one died all begin anew before the next run
@@ -117,3 +120,14 @@ class Arena:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _await_rest(cluster: Cluster) -> None:
+    """Wait until the brokers have done what a new topic makes them do after they said that it is there. A thousand
+    partitions keep a broker busy for seconds."""
+    deadline = time.monotonic() + REST_SECONDS_MAX
+    busy = float("inf")
+    while busy > REST_CORES_MAX * len(cluster.servers) and time.monotonic() < deadline:
+        started, before = time.monotonic(), sum(map(machine.cpu_seconds, cluster.pids))
+        time.sleep(REST_SECONDS)
+        busy = (sum(map(machine.cpu_seconds, cluster.pids)) - before) / (time.monotonic() - started)

@@ -64,7 +64,7 @@ class Loads:
 
     def touch(self, megabytes: int) -> None:
         """Make the host hand out the memory that the next run uses."""
-        machine.touch_memory(self._toucher, megabytes + SPARE_MEGABYTES)
+        machine.touch_memory(self._toucher, megabytes + self.effort.amount(SPARE_MEGABYTES))
 
     def floor(self) -> Floor:
         """The machine's own speed now."""
