@@ -24,9 +24,10 @@ from hightide.sim.invariants import Watcher
 from hightide.sim.plan import Fault, Plan
 from hightide.sim.process import Condition, SimulatedProcess
 from hightide.sim.scheduler import LivelockError, NothingHappensError
+from hightide.sim.stored_logs import wrong_logs
 from hightide.sim.topology import bootstrap, host_of, node_settings
 from hightide.sim.trace import Problem
-from hightide.sim.wellness import different_replicas, scrub, unwell
+from hightide.sim.wellness import scrub, unwell
 from hightide.sim.workload import Workload
 from hightide.sim.world import SimulatedClient, World
 
@@ -188,8 +189,8 @@ class _Run:
             scrub(node)
         if not await self.world.until(lambda: not any(unwell(self.nodes)), HEAL_SECONDS):
             self.world.trace.report("liveness", f"long after healing {'; '.join(unwell(self.nodes))}")
-        for difference in different_replicas(self.nodes):
-            self.world.trace.report("I4", difference)
+        for wrong in wrong_logs(self.nodes):
+            self.world.trace.report(*wrong)
 
     async def _finale(self) -> None:
         """Everything goes down once more: what was acknowledged must not need luck."""

@@ -1,14 +1,12 @@
 """When nothing is wrong any more, all is well again: what liveness after healing means inside the nodes.
 
-Every broker unfenced, every partition led by one of its replicas and in sync on all of them, one metadata for all, and
-replicas that hold the same bytes (I4): the same offset and epoch is the same prefix.
+Every broker unfenced, every partition led by one of its replicas and in sync on all of them, and one metadata for all.
 """
 
 from collections.abc import Iterator
 
 from hightide.errors import ApiError
 from hightide.node.node import Node
-from hightide.node.partitions import Partition
 from hightide.sim.process import SimulatedProcess
 from hightide.types import METADATA_TOPIC_ID
 
@@ -45,20 +43,6 @@ def _unwell_partitions(node: Node) -> Iterator[str]:
                 yield f"{name} is in sync on {partition.in_sync_replicas} only, of {partition.replicas}"
 
 
-def different_replicas(nodes: list[SimulatedProcess]) -> Iterator[str]:
-    """Replicas that differ below their high watermarks, for nodes that are well."""
-    seen: dict[tuple[bytes, int], tuple[str, Partition]] = {}
-    for process in nodes:
-        for partition in [] if process.node is None else process.node.assignments:
-            if partition.offline_reason is not None:
-                continue
-            name, other = seen.setdefault((partition.topic_id, partition.index), (process.name, partition))
-            start = max(partition.log.start, other.log.start)
-            end = min(partition.high_watermark, other.high_watermark)
-            if other is not partition and stored(partition, start, end) != stored(other, start, end):
-                yield f"{partition} differs on {name} and {process.name} between {start} and {end}"
-
-
 def scrub(process: SimulatedProcess) -> None:
     """Read everything that a node has, once: what is bad is noticed by that, and set apart (R17, I31)."""
     for partition in [] if process.node is None else list(process.node.assignments):
@@ -70,17 +54,3 @@ def scrub(process: SimulatedProcess) -> None:
                 offset = read.end
         except ApiError:
             continue
-
-
-def stored(partition: Partition, start: int, end: int) -> bytes:
-    """The bytes of a range of offsets, both of them boundaries of batches."""
-    data = bytearray()
-    log, offset = partition.log, start
-    while offset < end:
-        read = log.read(offset, READ_BYTES, upper_bound=end, min_one_batch=True)
-        if read is None:
-            break
-        data += read.slice.read()
-        read.slice.release()
-        offset = read.end
-    return bytes(data)
