@@ -58,6 +58,7 @@ GROUPS_PER_COORDINATOR_MAX = 100_000  # of one partition of __consumer_offsets; 
 GROUP_METADATA_BYTES_MAX = 16 * MIB  # what all members of a group say of themselves; a record of it has to fit a batch
 GROUP_PROTOCOLS_MAX = 100  # that one member may offer: clients have up to five
 OFFSETS_PER_COORDINATOR_MAX = 1_000_000  # committed offsets in one partition's memory: some 300 MiB
+GROUP_SWEEP_STEP = 500  # offsets forgotten, or groups looked at, in one go: about 5 ms of the loop
 GROUP_LOAD_PIECE_BYTES = 128 * KIB  # of a coordinator's log, replayed in one go: about 4 ms of the loop
 
 # Disk.

@@ -5,7 +5,7 @@ leave when the records are committed (R14). Everything that is judged is the new
 the controller. Whoever loses the partition drops this object with everything that was never committed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from hightide.coordination.classic_group import Group, Phase
 from hightide.coordination.classic_groups import ClassicGroups
@@ -75,11 +75,3 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         records = [tombstone(group_id, place) for place in group.offsets]
         return [*records, GroupRecord(GroupMetadataKey(group=group_id), None)]
-
-    def forget_topics(self, is_missing: Callable[[str, bytes], bool]) -> list[GroupRecord]:
-        """Tombstones for what was committed for topics that are gone."""
-        return list(self.offsets.of_missing_topics(is_missing))
-
-    def expire(self, now_ms: int) -> list[GroupRecord]:
-        """Tombstones for what was kept long enough."""
-        return list(self.offsets.expired(now_ms))

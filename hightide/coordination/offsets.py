@@ -23,8 +23,6 @@ from hightide.wire.messages.offset_commit import (
 )
 
 NO_COMMIT: Final = -1
-EXPIRY_STEP: Final = 500
-"""Tombstones in one batch: groups are small, and a batch has a limit."""
 
 
 class Offsets:
@@ -146,22 +144,20 @@ class Offsets:
                 records.append(tombstone(group_id, place))
         return records, codes
 
-    def of_missing_topics(self, is_missing: Callable[[str, bytes], bool]) -> Iterator[GroupRecord]:
-        """Tombstones for the offsets of topics that are gone."""
-        for group in self._classic.groups.values():
-            for place, offset in group.offsets.items():
-                if is_missing(place.topic, offset.topic_id):
-                    yield tombstone(group.group_id, place)
-
-    def expired(self, now_ms: int) -> Iterator[GroupRecord]:
-        """Tombstones for what was kept long enough, groups included that have nothing else."""
-        for group in self._classic.groups.values():
-            left = len(group.offsets)
-            for place in self._expired_in(group, now_ms):
-                left -= 1
+    def missing(self, group: Group, is_missing: Callable[[str, bytes], bool]) -> Iterator[GroupRecord]:
+        """Tombstones for a group's offsets of topics that are gone."""
+        for place, offset in group.offsets.items():
+            if is_missing(place.topic, offset.topic_id):
                 yield tombstone(group.group_id, place)
-            if not left and group.phase is Phase.EMPTY and not group.pending and group.is_stored:
-                yield GroupRecord(GroupMetadataKey(group=group.group_id), None)
+
+    def expired(self, group: Group, now_ms: int) -> Iterator[GroupRecord]:
+        """Tombstones for what was kept long enough, and for the group itself when it has nothing else."""
+        left = len(group.offsets)
+        for place in self._expired_in(group, now_ms):
+            left -= 1
+            yield tombstone(group.group_id, place)
+        if not left and group.phase is Phase.EMPTY and not group.pending and group.is_stored:
+            yield GroupRecord(GroupMetadataKey(group=group.group_id), None)
 
     def _expired_in(self, group: Group, now_ms: int) -> Iterator[TopicPartition]:
         if group.phase is not Phase.EMPTY and not (group.phase is Phase.STABLE and group.protocol_type == CONSUMER):

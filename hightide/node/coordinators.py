@@ -128,7 +128,7 @@ class Coordinators:
             log.error("the groups of %s can't be loaded: %s", shard.partition, error)
             return
         if shard.is_loaded:
-            self._forget_topics(shard)
+            await self._forget_topics(shard)
 
     def stop(self) -> None:
         """This node coordinates nothing any more: everybody who waits looks for another."""
@@ -148,23 +148,26 @@ class Coordinators:
         """Offsets go with their topics."""
         for shard in self:
             if shard.is_loaded:
-                self._forget_topics(shard)
+                self._node.spawn(self._forget_topics(shard))
 
-    def _forget_topics(self, shard: "GroupShard") -> None:
-        topics = self._node.image.topics
+    async def _forget_topics(self, shard: "GroupShard") -> None:
+        image = self._node.image
 
         def is_missing(name: str, topic_id: bytes) -> bool:
             if topic_id == ZERO_UUID:
-                return self._node.image.topic_named(name) is None
-            return topic_id not in topics
+                return image.topic_named(name) is None
+            return topic_id not in image.topics
 
-        shard.forget(shard.machine.forget_topics(is_missing))
+        await shard.sweep(lambda group: shard.machine.offsets.missing(group, is_missing))
 
     def expire(self, now_ms: int) -> None:
         """Forget what was kept long enough."""
         for shard in self:
             if shard.is_loaded:
-                shard.forget(shard.machine.expire(now_ms))
+                self._node.spawn(self._expire(shard, now_ms))
+
+    async def _expire(self, shard: "GroupShard", now_ms: int) -> None:
+        await shard.sweep(lambda group: shard.machine.offsets.expired(group, now_ms))
 
 
 def _group_settings(node: "Node") -> GroupSettings:

@@ -7,14 +7,15 @@ A leader whose lease ended neither answers nor counts sessions, as another may c
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hightide import limits
+from hightide.coordination.classic_group import Group
 from hightide.coordination.coordinator import GroupCoordinator
 from hightide.coordination.decisions import Decision, GroupRecord
-from hightide.coordination.offsets import EXPIRY_STEP
 from hightide.coordination.records import decode, encode
 from hightide.errors import ApiError, ErrorCode, ProtocolError
 from hightide.node.group_answers import Asked, Uncommitted, send, translated
@@ -197,11 +198,22 @@ class GroupShard:
 
     # ------------------------------------------------------------------ chores
 
-    def forget(self, records: list[GroupRecord]) -> None:
-        """Append tombstones, some at a time; what can't be appended now is found again at the next look."""
-        for start in range(0, len(records), EXPIRY_STEP):
-            try:
-                self.append(records[start : start + EXPIRY_STEP])
-            except ApiError as error:
-                log.info("%s: nothing is forgotten now: %s", self.partition, error)
-                return
+    async def sweep(self, forgotten: Callable[[Group], Iterator[GroupRecord]]) -> None:
+        """Append tombstones for what may be forgotten of each group, a step at a time.
+
+        Each step is judged and appended in one go, so that nothing that was committed meanwhile goes with it. What
+        can't be appended now is found again at the next look.
+        """
+        for number, group_id in enumerate(list(self.machine.groups), 1):
+            while not self.is_dropped and (group := self.machine.groups.get(group_id)) is not None:
+                records = list(islice(forgotten(group), limits.GROUP_SWEEP_STEP))
+                if not records:
+                    break
+                try:
+                    self.append(records)
+                except ApiError as error:
+                    log.info("%s: nothing is forgotten now: %s", self.partition, error)
+                    return
+                await asyncio.sleep(0)
+            if number % limits.GROUP_SWEEP_STEP == 0:
+                await asyncio.sleep(0)

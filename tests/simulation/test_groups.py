@@ -341,8 +341,10 @@ def test_offsets_of_an_empty_group_expire() -> None:
         await broker.call(commit(5), 9)
         now_ms = broker.world.clock.wall_ms()
         broker.node.coordinators.expire(now_ms)
+        await asyncio.sleep(0.01)
         assert await committed(broker) == {0: 5, 1: -1}
         broker.node.coordinators.expire(now_ms + EIGHT_DAYS_MS)
+        await asyncio.sleep(0.01)
         assert await committed(broker) == {0: -1, 1: -1}
         await broker.node.stop()
 

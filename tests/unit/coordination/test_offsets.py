@@ -96,14 +96,19 @@ def test_an_offset_belongs_to_its_topics_id() -> None:
     assert offsets.fetch(GROUP, P) is not None, "nobody knows"
 
 
+def forget(desk: Desk, topic_id: bytes) -> None:
+    for group in list(desk.machine.groups.values()):
+        desk.append(list(desk.machine.offsets.missing(group, lambda _name, known: known == topic_id)))
+
+
 def test_offsets_go_with_their_topics() -> None:
     desk = Desk()
     desk.commit(5, topic_id=ONE)
     desk.commit(6, topic="u", topic_id=TWO)
-    desk.append(desk.machine.forget_topics(lambda _name, topic_id: topic_id == ONE))
+    forget(desk, ONE)
     assert offset_of(desk) is None
     assert offset_of(desk, TopicPartition("u", 0)) == 6
-    desk.append(desk.machine.forget_topics(lambda _name, topic_id: topic_id == TWO))
+    forget(desk, TWO)
     assert desk.machine.groups == {}, "nothing is left of it"
     assert desk.reloaded().machine.groups == {}
 
@@ -153,7 +158,8 @@ def test_whole_groups_are_deleted_when_they_are_empty() -> None:
 
 
 def expire(desk: Desk, after_ms: int) -> None:
-    desk.append(desk.machine.expire(desk.now_ms + after_ms))
+    for group in list(desk.machine.groups.values()):
+        desk.append(list(desk.machine.offsets.expired(group, desk.now_ms + after_ms)))
 
 
 def test_offsets_of_an_empty_group_expire_a_while_after_it_became_empty() -> None:
@@ -204,7 +210,7 @@ def test_nothing_expires_during_a_rebalance() -> None:
     one, _ = desk.stable(2)
     desk.commit(5, one, desk.group.generation, topic="u")
     desk.join(one)
-    assert desk.machine.expire(desk.now_ms + 30 * DAY_MS) == []
+    assert list(desk.machine.offsets.expired(desk.group, desk.now_ms + 30 * DAY_MS)) == []
 
 
 def test_a_group_whose_record_is_gone_keeps_what_it_committed() -> None:
