@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from hightide import limits
@@ -81,11 +82,7 @@ def rules_page() -> str:
 
 def turned_off_in(rule: str) -> list[str]:
     """The tests and scripts that name a rule to turn it off; the mutation gate does so where campaigns find it."""
-    tests = [
-        path
-        for path in (ROOT / "tests").rglob("*.py")
-        if path.parts[-2] != "tidy" and re.search(rf'"{rule}"', path.read_text())
-    ]
+    tests = [path for path, text in _texts("tests").items() if path.parts[-2] != "tidy" and f'"{rule}"' in text]
     scripts = [trace.path for trace in mutations.scripts() if trace.rule == rule]
     gate = [MUTATION_GATE for found in mutations.campaigns() if found.rule == rule and not found.is_blind]
     return sorted(str(path.relative_to(ROOT)) for path in {*tests, *scripts, *gate})
@@ -94,9 +91,14 @@ def turned_off_in(rule: str) -> list[str]:
 def _asking(rule: str) -> list[str]:
     return [
         str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "hightide").rglob("*.py"))
-        if "messages" not in path.parts and re.search(rf"\.{rule}\b", path.read_text())
+        for path, text in _texts("hightide").items()
+        if "messages" not in path.parts and re.search(rf"\.{rule}\b", text)
     ]
+
+
+@cache
+def _texts(folder: str) -> dict[Path, str]:
+    return {path: path.read_text() for path in sorted((ROOT / folder).rglob("*.py"))}
 
 
 def _list(names: list[str]) -> str:

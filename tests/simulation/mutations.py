@@ -62,6 +62,7 @@ def campaigns() -> list[Campaign]:
     return [Campaign(rule, world, int(seeds), finding) for rule, world, seeds, finding in rows]
 
 
+@cache
 def scripts() -> list[ScriptedTrace]:
     """Every `off` in the head of a script."""
     return [
