@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hightide.errors import CorruptionError, HelperError, StorageError
-from hightide.limits import COMPACTION_KEY_BYTES, COMPACTION_PRODUCERS_PER_TURN
+from hightide.limits import COMPACTION_KEY_BYTES, COMPACTION_LOGS_PER_TURN, COMPACTION_PRODUCERS_PER_TURN
 from hightide.storage.compaction_plans import Cleanable, Cleaned, CompactionJob, Finished, LastBatch
 from hightide.storage.compaction_rounds import take_over
 from hightide.storage.files import Syncable
@@ -45,8 +45,7 @@ class Compactions:
 
     def start(self) -> None:
         """Begin to look."""
-        if self._node.settings.log_cleaner_enable:
-            self._later()
+        self._later()
 
     def stop(self) -> None:
         """Compact no more; what is under way is void."""
@@ -57,7 +56,10 @@ class Compactions:
             self._timer = None
 
     def _later(self) -> None:
-        if not self._is_stopped:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_stopped and self._node.settings.log_cleaner_enable:
             seconds = self._node.settings.log_cleaner_backoff_ms / 1000
             self._timer = self._node.clock.call_later(seconds, self._look)
 
@@ -70,10 +72,9 @@ class Compactions:
             return
         self._is_busy = True
         try:
-            while not self._is_stopped and (found := self._dirtiest()) is not None:
+            while not self._is_stopped and (found := await self._dirtiest()) is not None:
                 if not await self._compact(*found):
                     self._failed.add((found[0].topic_id, found[0].index))
-                await asyncio.sleep(0)
         finally:
             self._is_busy = False
             self._failed.clear()
@@ -81,12 +82,14 @@ class Compactions:
 
     # ------------------------------------------------------------------ one log
 
-    def _dirtiest(self) -> "tuple[Partition, Cleanable] | None":
+    async def _dirtiest(self) -> "tuple[Partition, Cleanable] | None":
         if not self._node.directory.space.accepts_records:
             return None  # a copy needs room; what retention deletes makes some
         now_ms = self._believed_ms()
         best: tuple[Partition, Cleanable] | None = None
-        for partition in self._node.assignments:
+        for number, partition in enumerate(list(self._node.assignments), 1):
+            if number % COMPACTION_LOGS_PER_TURN == 0:
+                await asyncio.sleep(0)
             opened = partition.log
             if not opened.settings.compact_policy or partition.offline_reason is not None:
                 continue

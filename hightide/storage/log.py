@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import NamedTuple, NoReturn
 
-from hightide.errors import ApiError, DiskFullError, ErrorCode, StorageError
+from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.checkpoints import parent_of
 from hightide.storage.compaction_plans import Cleanable, Cleaned, CompactionJob, LastBatch, plan
@@ -667,7 +667,7 @@ class Log:
             return None
         try:
             self._swaps.begin(cleaned.group)
-        except FileNotFoundError:  # another helper cleared up after this one
+        except (FileNotFoundError, CorruptionError):  # another helper cleared up, or this one left something else
             return None
         except OSError as error:
             self._fail(error)
