@@ -9,7 +9,7 @@ from hightide.wire.records import BatchHeader, Record, read_header
 
 def batch(offset: int, sequence: int, *, records: int = 2, epoch: int = 0, producer: int = 7) -> BatchHeader:
     made = build_batch(
-        [Record(number, 0, None, b"v", []) for number in range(records)],
+        [Record(offset + number, 0, None, b"v", []) for number in range(records)],
         base_offset=offset,
         producer_id=producer,
         producer_epoch=epoch,
