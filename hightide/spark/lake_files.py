@@ -7,7 +7,7 @@ commit names.
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -153,8 +153,11 @@ class _OpenFile:
     def abandon(self) -> None:
         """The task failed: leave nothing, if that can be."""
         if not self._is_finished:
-            self._sink.close()
-            self._system.delete_file(self._path)
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
+            with suppress(OSError):
+                self._sink.close()
+                self._system.delete_file(self._path)
 
     def _flush(self) -> None:
         if self._waiting:
