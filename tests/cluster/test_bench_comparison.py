@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from bench.admin import record_count, topic_partitions
+from bench.comparison.arena import Arena
 from bench.comparison.contests import HIGHTIDE, KAFKA
 from bench.comparison.effort import quick
 from bench.comparison.page import markdown
@@ -9,6 +11,23 @@ from bench.comparison.plots import plots
 from bench.comparison.result import document
 from bench.comparison.run import Comparison
 from bench.hightide_server import hightide_cluster
+
+
+def test_when_a_server_died_all_begin_anew(tmp_path: Path) -> None:
+    said: list[str] = []
+    effort = quick(tmp_path, said.append)
+    with Arena(effort, {HIGHTIDE: hightide_cluster, KAFKA: hightide_cluster}, brokers=1) as arena:
+        assert arena.prepare()
+        first = arena.pids
+        assert not arena.prepare()
+        arena.cluster(KAFKA).kill()
+        assert arena.prepare()
+        assert len(arena.pids) == 2
+        assert not set(arena.pids) & set(first)
+        cluster = arena.cluster(HIGHTIDE)
+        with arena.topic(cluster, 3, "fsync") as topic:
+            assert record_count(cluster, topic) == 0
+        assert topic_partitions(cluster.any_server(), topic) == []
 
 
 def test_a_quick_comparison_of_hightide_with_itself(tmp_path: Path) -> None:
