@@ -35,6 +35,8 @@ class GroupMember(ABC):
         self.instance = instance
         self.records: list[Record] = []
         self.owned: frozenset[int] = frozenset()
+        self.changes: list[frozenset[int]] = []
+        """Every assignment it had."""
         self.committed: dict[int, int] = {}
         self.error: BaseException | None = None
         self.changed = threading.Event()
@@ -77,7 +79,9 @@ class GroupMember(ABC):
 
     def assigned(self, partitions: frozenset[int]) -> None:
         """The assignment is this now."""
-        self.owned = partitions
+        if partitions != self.owned:
+            self.owned = partitions
+            self.changes.append(partitions)
         self.changed.set()
 
 

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from hightide.coordination.partitioning import partition_of
 from hightide.testing import Cluster
+from hightide.testing.places import OFFSETS_PARTITIONS
+from hightide.types import OFFSETS_TOPIC
 from tests.group_clients import ENGINES, CooperativeMember, GroupMember, wait_until
 
 PARTITIONS = 6
@@ -70,12 +73,51 @@ def test_cooperative_members_keep_what_stays_theirs(cluster: Cluster) -> None:
     values = written(cluster, topic, 60)
     with CooperativeMember(cluster.bootstrap, "cooperative", topic) as one:
         wait_until(lambda: set(values_of(one)) == values, "everything is read", one)
-        owned = [one.owned]
-        one.assigned = lambda partitions: owned.append(partitions)  # type: ignore[method-assign]
+        before = len(one.changes) - 1
         with CooperativeMember(cluster.bootstrap, "cooperative", topic) as two:
             wait_until(lambda: len(two.owned) == PARTITIONS // 2, "it has its share", two)
             more = written(cluster, topic, 60, start=1000)
             wait_until(lambda: more <= set(values_of(one, two)), "the rest is read", one, two)
-        assert len(owned) >= 2
-        assert all(partitions for partitions in owned), "it never gave everything away"
+        assert len(one.changes) > before + 1
+        assert all(one.changes[before:]), "it never gave everything away"
     assert sorted(values_of(one, two)) == sorted(values | more)
+
+
+def test_a_static_member_returns_and_nobody_notices(cluster: Cluster) -> None:
+    topic = "static"
+    cluster.create_topic(topic, PARTITIONS)
+    values = written(cluster, topic, 60)
+    member = ENGINES["librdkafka"]
+    with member(cluster.bootstrap, "static", topic, instance="b") as stays:
+        with member(cluster.bootstrap, "static", topic, instance="a") as one:
+            wait_until(lambda: set(values_of(stays, one)) == values, "everything is read", stays, one)
+            wait_until(lambda: len(one.owned) == len(stays.owned) == PARTITIONS // 2, "both have a share", one, stays)
+            share, changes = one.owned, len(stays.changes)
+        more = written(cluster, topic, 60, start=1000)
+        with member(cluster.bootstrap, "static", topic, instance="a") as again:
+            wait_until(lambda: more <= set(values_of(stays, again)), "the rest is read", stays, again)
+            assert again.owned == share
+        assert len(stays.changes) == changes, "the other one had no rebalance"
+        assert sorted(values_of(stays, again)) == sorted(set(values_of(stays)) | set(values_of(again)))
+
+
+@pytest.mark.covers("C26", "C29")
+def test_members_go_on_when_their_coordinator_stops(cluster: Cluster) -> None:
+    topic, group = "moving", "moving"
+    cluster.create_topic(topic, PARTITIONS)
+    written(cluster, topic, 60)
+    member = ENGINES["librdkafka"]
+    with member(cluster.bootstrap, group, topic) as one, member(cluster.bootstrap, group, topic) as two:
+        wait_until(lambda: len(one.owned) == len(two.owned) == PARTITIONS // 2, "both have their share", one, two)
+        coordinator = cluster.leader_of(OFFSETS_TOPIC, partition_of(group, OFFSETS_PARTITIONS))
+        assert coordinator is not None
+        changes = len(one.changes), len(two.changes)
+        cluster.stop(coordinator)
+        more = written(cluster, topic, 60, start=1000)
+        wait_until(lambda: more <= set(values_of(one, two)), "the rest is read", one, two)
+        cluster.start(coordinator)
+        cluster.wait_healthy()
+        last = written(cluster, topic, 60, start=2000)
+        wait_until(lambda: last <= set(values_of(one, two)), "the last is read", one, two)
+        assert (len(one.changes), len(two.changes)) == changes, "nobody had a rebalance"
+    assert sorted(values_of(one, two)) == sorted(set(values_of(one)) | set(values_of(two))), "handled once each"
