@@ -8,6 +8,7 @@ from hightide.metadata.decision import Decision, View
 from hightide.metadata.entities import Partition, Topic
 from hightide.metadata.placement import Candidate, alternate_racks
 from hightide.metadata.topic_creation import check_partition_limits
+from hightide.types import INTERNAL_TOPICS
 from hightide.wire.message import LogRecord
 from hightide.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -48,6 +49,11 @@ def _added(view: View, seats: Seats, wish: CreatePartitionsTopic, total: int) ->
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have = len(topic.partitions)
+    if (
+        wish.name in INTERNAL_TOPICS
+    ):  # who coordinates a group depends on their number: it would be looked for elsewhere
+        what = f"The number of partitions of {wish.name} cannot be changed."
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, what)
     if wish.count == have:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
     if wish.count < have:

@@ -10,6 +10,7 @@ from hightide.errors import ErrorCode
 from hightide.sim.disk import SimulatedDisk
 from hightide.types import OFFSETS_TOPIC
 from hightide.wire.message import ApiMessage
+from hightide.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from hightide.wire.messages.delete_groups import DeleteGroupsRequest
 from hightide.wire.messages.describe_groups import DescribeGroupsRequest
 from hightide.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -402,6 +403,23 @@ def test_a_group_needs_a_name(api_key: int) -> None:
         for version in range(VALID_VERSIONS[api_key][1] + 1):
             assert (await broker.call(requests[api_key], version)).error_code == ErrorCode.INVALID_GROUP_ID
         await broker.node.stop()
+
+    run(scenario())
+
+
+def test_the_topic_does_not_grow_and_is_made_again_when_it_is_deleted() -> None:
+    async def scenario() -> None:
+        broker = await started()
+        await broker.call(commit(5), 9)
+        wish = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=OFFSETS_TOPIC, count=9)], timeout_ms=1000)
+        assert (await broker.call(wish, 3)).results[0].error_code == ErrorCode.INVALID_PARTITIONS
+        await broker.call(delete_topic(OFFSETS_TOPIC), 4)
+        answer = await broker.call(commit(6), 9)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        await coordinated(broker)
+        assert await committed(broker) == {0: -1, 1: -1}
+        await broker.node.stop()
+        assert broker.node.stats.unexpected_errors == 0
 
     run(scenario())
 
