@@ -49,9 +49,7 @@ def _added(view: View, seats: Seats, wish: CreatePartitionsTopic, total: int) ->
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have = len(topic.partitions)
-    if (
-        wish.name in INTERNAL_TOPICS
-    ):  # who coordinates a group depends on their number: it would be looked for elsewhere
+    if wish.name in INTERNAL_TOPICS:  # who coordinates a group depends on it, and would be looked for elsewhere
         what = f"The number of partitions of {wish.name} cannot be changed."
         raise ApiError(ErrorCode.INVALID_PARTITIONS, what)
     if wish.count == have:
