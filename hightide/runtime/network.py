@@ -298,6 +298,7 @@ class SocketConnection:
         if self._large is not None:
             self._large.forget(self)
             self._buffer.release()
+            self._buffer.room = None  # the buffer and we held each other
         # Each holds the other: parted, they and the receive buffer go at once, not when the collector comes by.
         if self.on_closed is not None:
             self.on_closed()
