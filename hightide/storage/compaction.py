@@ -188,13 +188,13 @@ class _Walk:
             left = self._left(batch, original, is_marker=can_discard, keeps_tombstones=not is_due)
             if left is not None:
                 return left
-        if self._is_needed(header, begins_epoch=begins_epoch, end=end):
-            if not header.record_count:
-                return original
-            self._is_changed = True
-            return empty_batch(header)
+        keeps_producer = self._is_last_of_producer(header)
+        is_bare = not header.record_count and (keeps_producer or not header.has_producer_id)
+        is_place = header.next_offset == end or (begins_epoch and self._job.keeps_epoch_starts)
+        if is_bare and (keeps_producer or is_place):
+            return original
         self._is_changed = True
-        return None
+        return empty_batch(header, keeps_producer=keeps_producer) if keeps_producer or is_place else None
 
     def _left(
         self, batch: StoredBatch, original: memoryview, *, is_marker: bool, keeps_tombstones: bool
@@ -235,10 +235,8 @@ class _Walk:
         self._horizon = max(self._horizon, span.offset + 1)
         return False
 
-    def _is_needed(self, header: BatchHeader, *, begins_epoch: bool, end: int) -> bool:
-        """Whether the header of a batch must stay although its records do not."""
-        if header.next_offset == end or (begins_epoch and self._job.keeps_epoch_starts):
-            return True
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether a live producer goes on behind this batch, so that its header must stay without its records."""
         last = self._job.producers.get(header.producer_id) if header.has_producer_id else None
         if last is None:
             return False

@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 from hightide.errors import ProtocolError
 from hightide.limits import BATCH_RECORDS_MAX
-from hightide.types import NO_TIMESTAMP
-from hightide.wire.batches import append_varint, assemble
+from hightide.types import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from hightide.wire.batches import NO_SEQUENCE, append_varint, assemble
 from hightide.wire.compression import Codec, compress
 from hightide.wire.records import (
     CODEC_MASK,
+    CONTROL_BIT,
     DELETE_HORIZON_BIT,
     RECORD_BYTES_MIN,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     rest_of_varint,
@@ -95,9 +97,15 @@ def batch_of(
     return assemble(header, payload if codec is Codec.NONE else compress(codec, payload, None))
 
 
-def empty_batch(header: BatchHeader) -> bytearray:
-    """A batch without records that still says which offsets, epoch and sequences it had."""
+def empty_batch(header: BatchHeader, *, keeps_producer: bool = True) -> bytearray:
+    """A batch without records that still says which offsets, epoch and sequences it had.
+
+    Without its producer it belongs to no transaction either: nobody waits for the end of one because of it.
+    """
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    if not keeps_producer:
+        attributes &= ~(TRANSACTIONAL_BIT | CONTROL_BIT)
+        header = header._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH, base_sequence=NO_SEQUENCE)
     return assemble(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
 

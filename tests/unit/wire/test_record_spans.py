@@ -74,6 +74,13 @@ def test_an_empty_batch_says_which_offsets_and_sequences_it_had() -> None:
     assert header.largest_timestamp == -1
 
 
+def test_an_empty_batch_may_be_nobodys() -> None:
+    before = read_header(build_batch(RECORDS, base_offset=10, producer_id=9, producer_epoch=2, transactional=True))
+    header, _ = content(empty_batch(before, keeps_producer=False))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+    assert (header.is_transactional, header.last_offset) == (False, 700)
+
+
 @pytest.mark.parametrize("cut", range(1, 40, 3))
 def test_records_that_are_not_whole(cut: int) -> None:
     header = read_header(batch())
