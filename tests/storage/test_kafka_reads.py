@@ -28,7 +28,10 @@ def test_kafka_reads_identity_checkpoints_epochs_and_topic_id(tmp_path: Path) ->
     path = directory.open_partition(ORDERS, ORDERS_ID, token)
     other = TopicPartition("a-b.c", 11)
     directory.remember(
-        recovery_points={ORDERS: 70, other: 2**40}, high_watermarks={ORDERS: 71, other: 0}, log_starts={ORDERS: 5}
+        recovery_points={ORDERS: 70, other: 2**40},
+        high_watermarks={ORDERS: 71, other: 0},
+        log_starts={ORDERS: 5},
+        clean_ends={ORDERS: 60},
     )
     directory.write_checkpoints()
     epochs = EpochHistory.load(files, path)
@@ -42,6 +45,7 @@ def test_kafka_reads_identity_checkpoints_epochs_and_topic_id(tmp_path: Path) ->
         f"recovery-point {{a-b.c-11={2**40}, orders-0=70}}",
         "replication {a-b.c-11=0, orders-0=71}",
         "log-start {orders-0=5}",
+        "cleaner {orders-0=60}",
         "[EpochEntry[epoch=3, startOffset=5], EpochEntry[epoch=12, startOffset=64]]",
         format_uuid(ORDERS_ID),
     ]

@@ -14,7 +14,7 @@ public class ReadDirectory {
         LogDirFailureChannel failures = new LogDirFailureChannel(1);
         System.out.println(new MetaProperties.Builder(
             PropertiesUtils.readPropertiesFile(new File(directory, "meta.properties").getPath())).build());
-        for (String name : new String[] {"recovery-point", "replication", "log-start"}) {
+        for (String name : new String[] {"recovery-point", "replication", "log-start", "cleaner"}) {
             OffsetCheckpointFile file = new OffsetCheckpointFile(new File(directory, name + "-offset-checkpoint"), failures);
             System.out.println(name + " " + new TreeMap<>(
                 file.read().entrySet().stream().collect(
