@@ -287,4 +287,5 @@ class BrokerLifecycle:
 
 def _bad_or_closed(unready: Unready) -> ReplicaState:
     """What a heartbeat tells: whether a bad log is short or rotten matters to a registration only."""
-    return unready.state if unready.state is ReplicaState.NOT_READY else ReplicaState.QUARANTINED
+    is_short = unready.state is ReplicaState.BELOW_HIGH_WATERMARK
+    return ReplicaState.QUARANTINED if is_short else unready.state

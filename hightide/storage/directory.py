@@ -137,7 +137,8 @@ class LogDirectory:
         is_rebooted = not boot_id or boot_id != state.boot_id
         # A crash between these two leaves a mark that still tells the truth: no log was opened yet.
         self.state = state
-        self._store(State(boot_id, state.broker_epoch, state.is_unclean or (is_rebooted and not self.clean)))
+        was_unclean = state.is_unclean and self._rules.r8_uncleanness_stays
+        self._store(State(boot_id, state.broker_epoch, was_unclean or (is_rebooted and not self.clean)))
         self.guarded(self._remove_clean_mark)
         if not self.clean:  # once for all partitions: what a crash left of their names lasts from now on (R19)
             self.guarded(lambda: self.files.sync_directory(self.path))

@@ -38,6 +38,7 @@ async def judge(story: Story, acknowledged: list[bytes]) -> None:
 # is the preferred leader, with a disk that lacks what was acknowledged: it has to wait for the other one.
 
 PAIR = (4, 5)
+ALONE_SECONDS = 5.0  # a few heartbeats
 
 
 def first_back(rules: Rules, happens: Callable[[Story], None], **settings: str) -> list[str]:
@@ -53,7 +54,7 @@ def first_back(rules: Rules, happens: Callable[[Story], None], **settings: str) 
             story.nodes[number].kill()
         happens(story)
         await story.start([4])
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(ALONE_SECONDS)
         await story.start([5])
         await asyncio.sleep(1.0)
         await judge(story, VALUES)
@@ -78,7 +79,7 @@ def a_broker_comes_back_with_a_disk_of_last_week(rules: Rules) -> list[str]:
             story.nodes[number].kill()
         story.nodes[4].disk = backup
         await story.start([4])
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(ALONE_SECONDS)
         await story.start([5])
         await asyncio.sleep(1.0)
         await judge(story, VALUES)
@@ -92,6 +93,34 @@ REPLICATED = {"hightide.durability": "replicated"}
 def a_broker_without_syncs_loses_power(rules: Rules) -> list[str]:
     """Acknowledged means in the memory of two: the one that lost its memory may not lead."""
     return first_back(rules, lambda story: story.nodes[4].disk.power_loss(Random(0), (LOST,)), **REPLICATED)
+
+
+def a_start_after_a_power_loss_is_killed_before_it_registered(rules: Rules) -> list[str]:
+    """The next start finds the same boot of the machine, and no controller that heard of what was lost."""
+    story = Story(count=5, rules=rules)
+
+    async def play() -> None:
+        await story.start()
+        await story.create(replicas=PAIR, **{"min.insync.replicas": "2"}, **REPLICATED)
+        await story.produce(*VALUES)
+        for number in PAIR:
+            story.nodes[number].kill()
+        story.nodes[4].disk.power_loss(Random(0), (LOST,))
+        hosts = [process.name for process in story.nodes.values()]
+        for host in hosts:
+            story.world.network.cut(story.nodes[4].name, host)
+        story.nodes[4].start()
+        await asyncio.sleep(1.0)
+        story.nodes[4].kill()
+        for host in hosts:
+            story.world.network.restore(story.nodes[4].name, host)
+        await story.start([4])
+        await asyncio.sleep(ALONE_SECONDS)
+        await story.start([5])
+        await asyncio.sleep(1.0)
+        await judge(story, VALUES)
+
+    return story.run(play)
 
 
 def flip(story: Story, share: float) -> None:
@@ -140,6 +169,7 @@ class Finding(NamedTuple):
 FINDINGS = [
     Finding("r8_older_epoch_is_lost", "K4", a_broker_comes_back_with_a_disk_of_last_week),
     Finding("r8_unclean_replicated_leaves", "K4", a_broker_without_syncs_loses_power),
+    Finding("r8_uncleanness_stays", "K4", a_start_after_a_power_loss_is_killed_before_it_registered),
     Finding("r10_unready_replicas_leave", "liveness", a_leader_can_not_read_its_log),
     Finding("r17_quarantine_synced_corruption", "K4", a_bit_turns_in_what_was_synced),
     Finding("r17_doubtful_replicas_leave", "K4", a_bit_turns_in_what_nobody_synced),
