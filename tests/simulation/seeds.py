@@ -15,7 +15,7 @@ def portions(first: int, seeds: int, size: int) -> list[range]:
 LEVEL1_SEEDS = 50
 
 QUICK = {
-    "quorum": portions(0, 250, 10),
+    "quorum": portions(0, 210, 10),
     "partitions": portions(0, 200, 10),
     "groups": portions(0, 40, 10),
     "nodes": portions(1, LEVEL1_SEEDS, 1),
