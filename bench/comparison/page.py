@@ -46,17 +46,17 @@ librdkafka against the broker inside itself; the floor is a bare receive + CRC-3
 
 
 def print_table(result: Document, console: Console) -> None:
-    """The terminal's form: the rows with goals. All others are on the page."""
-    with_goals = _with_goals(result)
+    """The terminal's form: the rows with goals, or all where none has one. The page has everything."""
+    shown = _with_goals(result) if any("goal" in row for row in result["rows"]) else result
     table = Table(title=circumstances(result))
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
-    for _, rows in _sections(with_goals):
+    for _, rows in _sections(shown):
         table.add_section()
         for row in rows:
             table.add_row(*_cells(row))
     console.print(table)
-    for text in [*_refusals(with_goals), *growth_sentences(result), noise(result), summary(result)]:
+    for text in [*_refusals(shown), *growth_sentences(result), noise(result), summary(result)]:
         console.print(text, highlight=False, markup=False)
 
 
