@@ -102,13 +102,16 @@ class Story:
         """One thing that a client does."""
 
         async def doing() -> T:
-            cluster = self.client.cluster(bootstrap(self.count), retries=RETRIES, request_timeout=5.0)
+            cluster = self._cluster()
             try:
                 return await work(cluster)
             finally:
                 cluster.close()
 
         return await self.client.do(doing())
+
+    def _cluster(self) -> Cluster:
+        return self.client.cluster(bootstrap(self.count), retries=RETRIES, request_timeout=5.0)
 
     async def create(self, topic: str = "t", replicas: Sequence[int] = (1, 2, 3), **settings: str) -> None:
         """A topic of one partition."""
@@ -122,14 +125,18 @@ class Story:
 
     async def produce(self, *values: bytes, topic: str = "t") -> None:
         """Values that are acknowledged, in order, when this returns."""
+        await self.client.do(self.send(*values, topic=topic))
 
-        async def work(cluster: Cluster) -> None:
-            producer = Producer(cluster, delivery_timeout=20.0)
+    async def send(self, *values: bytes, topic: str = "t") -> None:
+        """The same, for a task of the client."""
+        cluster = self._cluster()
+        producer = Producer(cluster, delivery_timeout=20.0)
+        try:
             for value in values:
                 await (await producer.send(topic, value, partition=0))
             await producer.close()
-
-        await self.do(work)
+        finally:
+            cluster.close()
 
     async def read(self, topic: str = "t") -> list[bytes]:
         """Every value a new client reads."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from hightide.client.configs import Resource, ResourceType, alter_configs
 from hightide.errors import ApiError
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.images import LOST
@@ -153,6 +154,37 @@ def a_leader_can_not_read_its_log(rules: Rules) -> list[str]:
     return story.run(play)
 
 
+def a_follower_has_not_heard_that_syncs_are_wanted(rules: Rules) -> list[str]:
+    """Its leader has, and acknowledges only what both have on disk. Then the leader's disk is gone, and power here."""
+    story = Story(count=5, rules=rules)
+    network, topic = story.world.network, Resource(ResourceType.TOPIC, "t")
+
+    async def play() -> None:
+        await story.start()
+        await story.create(replicas=PAIR, **REPLICATED)
+        for controller in (1, 2, 3):
+            network.cut(story.nodes[controller].name, story.nodes[5].name)
+        await story.do(lambda cluster: alter_configs(cluster, topic, {"hightide.durability": "fsync"}))
+        await story.until(lambda: story.partition(4).is_synced_only)
+        sending = story.client.begin(story.send(*VALUES[:1]))
+        await asyncio.sleep(1.0)
+        acknowledged = VALUES[:1] if sending.done() else []
+        for number in PAIR:
+            story.nodes[number].kill()
+        sending.cancel()
+        story.nodes[4].replace_disk()
+        story.nodes[5].disk.power_loss(Random(0), (LOST,))
+        network.heal()
+        await story.start([5])
+        await asyncio.sleep(ALONE_SECONDS)
+        await story.start([4])
+        await asyncio.sleep(1.0)
+        if acknowledged:  # else nothing was promised, and nobody may lead: both lost what they had in memory
+            await judge(story, acknowledged)
+
+    return story.run(play)
+
+
 # ---------------------------------------------------------------------- the gate
 
 
@@ -171,6 +203,7 @@ FINDINGS = [
     Finding("r8_unclean_replicated_leaves", "K4", a_broker_without_syncs_loses_power),
     Finding("r8_uncleanness_stays", "K4", a_start_after_a_power_loss_is_killed_before_it_registered),
     Finding("r10_unready_replicas_leave", "liveness", a_leader_can_not_read_its_log),
+    Finding("r25_credit_synced_sessions_only", "liveness", a_follower_has_not_heard_that_syncs_are_wanted),
     Finding("r17_quarantine_synced_corruption", "K4", a_bit_turns_in_what_was_synced),
     Finding("r17_doubtful_replicas_leave", "K4", a_bit_turns_in_what_nobody_synced),
 ]
