@@ -25,7 +25,14 @@ from hightide.storage.epochs import EpochHistory
 from hightide.storage.files import File, Files
 from hightide.storage.producers import ProducerStates
 from hightide.storage.scanning import BadBatchError, Chain, StoredBatch, has_valid_batch, verified_from
-from hightide.storage.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, LOG_SUFFIX, Segment
+from hightide.storage.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    DERIVED_SUFFIXES,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    Segment,
+)
 from hightide.storage.settings import NEVER_COMPACTED, LogSettings, OpenFacts
 from hightide.storage.swaps import finish_swaps
 from hightide.storage.transaction_index import AbortedTransaction, TransactionIndex
@@ -139,8 +146,10 @@ class _Recovery:
     # ------------------------------------------------------------------ what is there
 
     def _open_segments(self) -> None:
-        self._leftovers += finish_swaps(self._files, self._directory)
         names = self._files.list(self._directory)
+        if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            self._leftovers += finish_swaps(self._files, self._directory)
+            names = self._files.list(self._directory)
         bases = [
             int(name.removesuffix(LOG_SUFFIX))
             for name in names
