@@ -130,7 +130,6 @@ class Cluster:
                 node.machine.kill()
         self._on_loop(self._observation.close)
         self._run(self._proxy.close_all())
-        self._run(_end_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -184,7 +183,13 @@ class Cluster:
             node.machine.launch()
         deadline = time.monotonic() + timeout
         for node in nodes:
-            node.machine.await_ready(max(0.0, deadline - time.monotonic()))
+            try:
+                node.machine.await_ready(max(0.0, deadline - time.monotonic()))
+            except ClusterError as error:
+                # Who waits for a quorum in vain is not the one with the story to tell.
+                dead = [other for other in nodes if not other.is_running and other is not node]
+                told = "".join(f"\nnode {other.id} has ended:\n{self._log_tail(other)}" for other in dead)
+                raise ClusterError(f"{error}{told}") from error
 
     def stop(self, *node_ids: int, timeout: float = STOP_SECONDS) -> None:
         """Stop these nodes, or all, cleanly and at once."""
@@ -389,10 +394,3 @@ class Cluster:
             call(*args)
 
         self._run(work())
-
-
-async def _end_tasks() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -47,12 +47,16 @@ class Proxy:
             door.close()
 
     async def close_all(self) -> None:
-        """The end of the cluster."""
+        """The end of the cluster, and of everything that its loop still does."""
         for node_id in list(self._doors):
             self.close(node_id)
         for pipe in list(self.pipes):
             pipe.reset()
         await asyncio.gather(*self.accepting, return_exceptions=True)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def node_at(self, host: str) -> int:
         """Whose address this is."""

@@ -457,3 +457,11 @@ def test_the_plugin_makes_clusters_and_shows_the_logs_of_processes(tmp_path: Pat
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "hightide node 1, " in done.stdout
     assert "node 1 listens on 127.0.0.11:" in done.stdout
+
+
+def test_the_node_that_did_not_start_is_named_and_not_only_who_waited_for_it(hightide_cluster: MakeCluster) -> None:
+    cluster = hightide_cluster()
+    cluster.kill()
+    (cluster.node(2).data_directory / "meta.properties").write_text("nonsense")
+    with pytest.raises(ClusterError, match=r"node 2 has ended:(.|\n)*meta\.properties"):
+        cluster.start(1, 2, timeout=5)
