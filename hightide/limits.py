@@ -59,7 +59,8 @@ GROUP_METADATA_BYTES_MAX = 16 * MIB  # what all members of a group say of themse
 GROUP_PROTOCOLS_MAX = 100  # that one member may offer: clients have up to five
 OFFSETS_PER_COORDINATOR_MAX = 1_000_000  # committed offsets in one partition's memory: some 300 MiB
 GROUP_SWEEP_STEP = 500  # offsets forgotten, or groups looked at, in one go: about 5 ms of the loop
-GROUP_LOAD_PIECE_BYTES = 128 * KIB  # of a coordinator's log, replayed in one go: about 4 ms of the loop
+GROUP_LOAD_BYTES = 256 * KIB  # of a coordinator's log, read in one go
+GROUP_LOAD_STEP = 250  # records of it looked at in one go: about 3 ms of the loop
 
 # Disk.
 RESERVE_BYTES = 64 * MIB  # kept for the metadata log, votes, checkpoints and marks when the disk is full (R10)

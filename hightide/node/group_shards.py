@@ -16,8 +16,9 @@ from hightide import limits
 from hightide.coordination.classic_group import Group
 from hightide.coordination.coordinator import GroupCoordinator
 from hightide.coordination.decisions import Decision, GroupRecord
-from hightide.coordination.records import decode, encode
-from hightide.errors import ApiError, ErrorCode, ProtocolError
+from hightide.coordination.loading import Loading
+from hightide.coordination.records import encode
+from hightide.errors import ApiError, ErrorCode
 from hightide.node.group_answers import Asked, Uncommitted, send, translated
 from hightide.wire.batches import build_batch
 from hightide.wire.records import Record, iterate_headers, iterate_records
@@ -54,33 +55,37 @@ class GroupShard:
         """Replay the log, all of it: what is not committed yet will be, this being its leader."""
         partition = self.partition
         end = partition.log.end if self._node.rules.r14_load_to_the_end else partition.high_watermark
-        offset = partition.log.start
-        while offset < end and not self.is_dropped:
-            read = partition.read(offset, limits.GROUP_LOAD_PIECE_BYTES, end, at_least_one=True)
-            if read is None:
-                break
-            data = read.slice.read()
-            read.slice.release()
-            for position, header in iterate_headers(data):
-                offset = header.next_offset
-                if not header.is_control:
-                    for record in iterate_records(data, position, header):
-                        self._replay(record, offset)
-            await asyncio.sleep(0)
+        loading = Loading()
+        await self._read(loading, partition.log.start, end)
+        for number, (record, stored_end) in enumerate(loading.newest(), 1):
+            self.machine.apply(record, stored_end)
+            if number % limits.GROUP_LOAD_STEP == 0:
+                await asyncio.sleep(0)
+        for problem in loading.unreadable:
+            log.error("%s: %s", partition, problem)
         if not self.is_dropped:
             self.machine.loaded(self._node.clock.now())
             self.is_loaded = True
             log.info("coordinating %d groups of %s", len(self.machine.groups), partition)
             self._arm()
 
-    def _replay(self, stored: Record, end: int) -> None:
-        try:
-            record = decode(stored.key, stored.value)
-        except ProtocolError as error:
-            log.error("%s: the record at %d is not a group's: %s", self.partition, stored.offset, error)
-            return
-        if record is not None:
-            self.machine.apply(record, end)
+    async def _read(self, loading: Loading, offset: int, end: int) -> None:
+        number = 0
+        while offset < end and not self.is_dropped:
+            read = self.partition.read(offset, limits.GROUP_LOAD_BYTES, end, at_least_one=True)
+            if read is None:
+                return
+            data = read.slice.read()
+            read.slice.release()
+            for position, header in iterate_headers(data):
+                offset = header.next_offset
+                if header.is_control:
+                    continue
+                for record in iterate_records(data, position, header):
+                    loading.add(record.key, record.value, offset)
+                    number += 1
+                    if number % limits.GROUP_LOAD_STEP == 0:
+                        await asyncio.sleep(0)
 
     def drop(self) -> None:
         """Leadership is over: everybody who waits looks for the next coordinator."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hightide.coordination.coordinator import GroupCoordinator
 from hightide.coordination.decisions import Answer, Decision
-from hightide.coordination.records import decode, encode
+from hightide.coordination.loading import Loading
+from hightide.coordination.records import encode
 from hightide.coordination.settings import GroupSettings
 from hightide.errors import ApiError, ErrorCode
 from hightide.types import TopicPartition
@@ -76,11 +77,12 @@ class GroupBroker:
         if self.epoch != epoch or not self.is_up or self.machine is None:
             return
         end = len(self.log) if self.world.rules.r14_load_to_the_end else self.high_watermark
+        loading = Loading()
         for number, batch in enumerate(self.log[:end], 1):
             for key, value in batch.records:
-                record = decode(key, value)
-                assert record is not None
-                self.machine.apply(record, number)
+                loading.add(key, value, number)
+        for record, stored_end in loading.newest():
+            self.machine.apply(record, stored_end)
         self.machine.loaded(self.world.kernel.now)
         self.is_loaded = True
         self._arm()

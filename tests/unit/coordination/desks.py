@@ -4,7 +4,8 @@ from hightide.coordination.classic_group import Group
 from hightide.coordination.classic_groups import Joiner
 from hightide.coordination.coordinator import GroupCoordinator
 from hightide.coordination.decisions import Decision, GroupRecord
-from hightide.coordination.records import decode, encode
+from hightide.coordination.loading import Loading
+from hightide.coordination.records import encode
 from hightide.coordination.settings import GroupSettings
 from hightide.errors import ErrorCode
 from hightide.rules import ALL_ON, Rules
@@ -75,10 +76,12 @@ class Desk:
         """The next coordinator: what the log says, and nothing else."""
         desk = Desk(self.settings, self.rules)
         desk.now, desk.log, desk.asked = self.now, list(self.log), 1000
+        loading = Loading()
         for end, (key, value) in enumerate(desk.log, 1):
-            record = decode(key, value)
-            assert record is not None
+            loading.add(key, value, end)
+        for record, end in loading.newest():
             desk.machine.apply(record, end)
+        assert loading.unreadable == []
         desk.machine.loaded(desk.now)
         return desk
 
