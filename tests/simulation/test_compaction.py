@@ -10,6 +10,7 @@ import pytest
 from hightide.errors import ErrorCode
 from hightide.sim.disk import SimulatedDisk
 from hightide.wire.batches import build_batch
+from hightide.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from hightide.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from hightide.wire.records import Record, iterate_headers
 from tests.memory_world import MemoryBroker
@@ -55,10 +56,9 @@ class Story:
     async def compact(self) -> None:
         await self.broker.node.housekeeping.compactions.compact_all()
 
-    async def records(self) -> Sequence[Record]:
+    async def records(self, offset: int = 0) -> Sequence[Record]:
         """All of them, as a consumer fetches them: from where the last batch ended."""
         found: list[Record] = []
-        offset = 0
         while True:
             part = (await self.broker.call(fetch("t", offset), 12)).responses[0].partitions[0]
             assert part.error_code == 0
@@ -108,6 +108,24 @@ def test_records_without_a_key_are_refused_by_name() -> None:
         assert [error.batch_index for error in answer.record_errors] == [1, 3]
         assert "compacted topic" in answer.record_errors[0].batch_index_error_message
         assert await it.records() == []
+        await it.broker.node.stop()
+
+    run(story())
+
+
+def test_only_topics_that_delete_take_delete_records() -> None:
+    async def story() -> None:
+        it = await Story().begin()
+        await it.churn()
+        topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+        answer = (await it.broker.call(request, 2)).topics[0].partitions[0]
+        assert answer.error_code == ErrorCode.POLICY_VIOLATION
+        await it.broker.call(set_topic_config("t", "cleanup.policy", "compact,delete"), 1)
+        answer = (await it.broker.call(request, 2)).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 4)
+        await it.compact()
+        assert [record.offset for record in await it.records(4)] == [6, 7, 8, 9]
         await it.broker.node.stop()
 
     run(story())

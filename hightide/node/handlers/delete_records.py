@@ -1,6 +1,7 @@
 """DeleteRecords (21), versions 0-2: move a partition's start up; -1 means the high watermark.
 
-Nothing at or above the high watermark can go. The new start is answered as the low watermark.
+Nothing at or above the high watermark can go. The new start is answered as the low watermark. A topic that
+is compacted and nothing else keeps the last value of each key for ever: POLICY_VIOLATION.
 """
 
 from typing import TYPE_CHECKING
@@ -38,6 +39,9 @@ def _delete(node: "Node", topic: str, asked: DeleteRecordsPartition) -> DeleteRe
     try:
         partition = node.partition(topic, asked.partition_index)
         partition.check_leader()
+        settings = partition.log.settings
+        if settings.compact_policy and not settings.delete_policy:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
         high_watermark = partition.replica.high_watermark
         offset = high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= high_watermark:
