@@ -43,6 +43,7 @@ from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.replica import CommitRule, Replica
 from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
+from hightide.storage.recovery import NO_DESCRIPTORS
 from hightide.storage.settings import NEVER_COMPACTED
 from hightide.types import INTERNAL_TOPICS, TopicPartition
 
@@ -442,6 +443,8 @@ class Partition:
 
     def quarantine(self, error: CorruptionError | OSError) -> ApiError:
         """Stored bytes are bad or can't be read: nobody gets them, nothing is deleted, an operator is told (R17)."""
+        if isinstance(error, OSError) and error.errno in NO_DESCRIPTORS:  # which says nothing about the bytes
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         log.error("%s is offline, nothing of it is deleted: %s", self, error)
         self.go_offline(str(error))
         self._world.quarantined()

@@ -198,7 +198,7 @@ def test_a_partition_that_may_not_open_its_files_is_offline_alone() -> None:
         disk = SimulatedDisk()
         broker = await MemoryBroker(disk).start()
         await broker.call(create_topic("t"), 7)
-        disk.fail("create", "/data/u-0/*.log", code=errno.EMFILE)
+        disk.fail("create", "/data/u-0/*.log", code=errno.EMFILE, times=-1)
         request = create_topic("u", partitions=2)
         request.timeout_ms = 100  # one of them will not be ready
         await broker.call(request, 7)
@@ -206,11 +206,27 @@ def test_a_partition_that_may_not_open_its_files_is_offline_alone() -> None:
         assert await produced(broker, b"one", "u", partition=1) is ErrorCode.NONE
         assert await produced(broker, b"other", "t") is ErrorCode.NONE
         assert not broker.node.failed.is_set()
+        disk.heal()
+        broker.node.assignments.open_unready()
+        async with asyncio.timeout(10):
+            while await produced(broker, b"now it may", "u") is not ErrorCode.NONE:
+                await asyncio.sleep(0)
         await broker.node.stop()
-        disk.kill()
-        again = await MemoryBroker(disk, seed=1).start()
-        assert await produced(again, b"none", "u") is ErrorCode.NONE
-        await again.node.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_read_that_may_open_no_file_says_nothing_about_the_bytes() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        broker = await MemoryBroker(disk).start()
+        await broker.call(create_topic("t"), 7)
+        assert await produced(broker, b"kept") is ErrorCode.NONE
+        disk.fail("read", "/data/t-0/*", code=errno.EMFILE)
+        refused = (await broker.call(fetch("t"), 12)).responses[0].partitions[0]
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert values_of(await broker.call(fetch("t"), 12)) == [b"kept"]
+        await broker.node.stop()
 
     asyncio.run(scenario())
 
