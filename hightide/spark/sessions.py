@@ -27,7 +27,10 @@ def session(
     master: str = DEFAULT_MASTER, *, name: str = "hightide", conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """The Spark session of this process, made on first use; `conf` are Spark's own settings and win over ours."""
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("Spark is not installed here: pip install 'hightide[spark]' brings it") from error
 
     if SparkSession.getActiveSession() is None:
         prepare_java()
