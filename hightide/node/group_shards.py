@@ -48,6 +48,7 @@ class GroupShard:
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._was_cut_off = False
+        self._refused: ErrorCode | None = None
 
     # ------------------------------------------------------------------ from load to end
 
@@ -127,7 +128,7 @@ class GroupShard:
             try:
                 rests_on = self.append(decision.records)
             except ApiError as error:
-                log.warning("%s: groups can't be stored: %s", self.partition, error)
+                self._complain(error)
                 send(decision.answers, error.code)
                 self._arm()
                 return
@@ -145,7 +146,14 @@ class GroupShard:
         end = appended.last_offset + 1
         for record in records:
             self.machine.apply(record, end)
+        self._refused = None
         return end
+
+    def _complain(self, error: ApiError) -> None:
+        """Say once why nothing can be stored, however many ask meanwhile."""
+        if self._refused is not error.code:
+            self._refused = error.code
+            log.warning("%s: groups can't be stored: %s", self.partition, error)
 
     def is_committed(self, end: int) -> bool:
         """Whether what rests on the log up to here may be told."""
