@@ -372,7 +372,7 @@ class Partition:
         if records is None or not self._world.space.accepts_records:
             return
         if opened.has_gaps:
-            self.remember_horizon(opened.tombstone_horizon)
+            self._world.directory.store_horizon(TopicPartition(self.topic, self.index))
         try:
             opened.append_as_follower(records, leader_epoch, self._world.clock.wall_ms())
         except ApiError as error:

@@ -269,12 +269,16 @@ class LogDirectory:
     def remember_horizon(self, partition: TopicPartition, horizon: int) -> None:
         """A log is or was compacted, and tombstones below `horizon` may be missing in it: durable when this returns."""
         self._tombstone_horizons.offsets[partition] = horizon
+        self.store_horizon(partition)
+
+    def store_horizon(self, partition: TopicPartition) -> None:
+        """Make what is remembered of that durable, if it is not: before the first offset is missing (R21)."""
         if not self.has_stored_horizon(partition):
             with self._mutex:
                 self.guarded(self._tombstone_horizons.write)
 
     def has_stored_horizon(self, partition: TopicPartition) -> bool:
-        """Whether what is remembered of that is on disk: before the first offset is missing it must be (R21)."""
+        """Whether what is remembered of that is on disk."""
         return self._tombstone_horizons.is_written(partition)
 
     def open_partition(self, partition: TopicPartition, topic_id: bytes, token: Token) -> str:
