@@ -73,7 +73,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()
     packages = (ROOT / "hightide", ROOT / "pyspark_hightide")
-    sources = {str(path.relative_to(ROOT)) for package in packages for path in package.rglob("*.py")}
+    kinds = ("*.py", "*.properties")
+    sources = {
+        str(path.relative_to(ROOT)) for package in packages for kind in kinds for path in package.rglob(kind)
+    }  # fmt: skip
     information = f"hightide-{__version__}.dist-info/"
     assert {name for name in names if not name.startswith(information)} == sources
     assert f"{information}licenses/LICENSE" in names
