@@ -27,7 +27,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 READ_COMMITTED = 1
 LEADER_EPOCH_FROM = 4
 CONSUMER = -1
-DEBUGGING_CONSUMER = -2  # sees the whole log as brokers do, and may ask a follower: for tools that compare replicas (S4)
+DEBUGGING_CONSUMER = -2  # sees the whole log, and may ask a follower: for tools that compare replicas (S4)
 
 
 class Found(NamedTuple):
