@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hightide.errors import CorruptionError, HelperError, StorageError
 from hightide.limits import COMPACTION_KEY_BYTES, COMPACTION_LOGS_PER_TURN, COMPACTION_PRODUCERS_PER_TURN
 from hightide.storage.compaction_plans import Cleanable, Cleaned, CompactionJob, Finished, LastBatch
-from hightide.storage.compaction_rounds import take_over
+from hightide.storage.compaction_rounds import finish_round, take_over
 from hightide.storage.files import Syncable
 from hightide.storage.log import Log
 from hightide.storage.recovery import FULL_DISK, NO_DESCRIPTORS
@@ -135,7 +135,8 @@ class Compactions:
             if not self._is_current(partition, opened):
                 return False
             if isinstance(step, Finished):
-                self._node.directory.remember(clean_ends={_key(opened): step.clean_end})
+                if not finish_round(opened, self._node.directory, step, generation):
+                    return False
                 self._node.checkpoints.soon()
                 self.rounds += 1
                 log.info("%s: compacted up to %d, %d records of %d are left", partition, step.clean_end, after, before)

@@ -6,7 +6,7 @@ other work meanwhile, so anything may have happened to the log when it goes on: 
 
 from collections.abc import Generator, Sequence
 
-from hightide.storage.compaction_plans import Cleaned
+from hightide.storage.compaction_plans import Cleaned, Finished
 from hightide.storage.directory import LogDirectory
 from hightide.storage.files import Syncable
 from hightide.storage.log import Log
@@ -48,4 +48,16 @@ def take_over(
         return False
     yield names
     log.settle_swap()
+    return True
+
+
+def finish_round(log: Log, directory: LogDirectory, finished: Finished, generation: int) -> bool:
+    """Remember how far the log is clean; whether it is, which it is not if it was cut meanwhile.
+
+    What came in place of the records that were cut was never looked at: were it called clean, a tombstone in it could go
+    before what it deletes.
+    """
+    if generation != log.truncation_generation:
+        return False
+    directory.remember(clean_ends={TopicPartition(log.topic, log.partition): finished.clean_end})
     return True

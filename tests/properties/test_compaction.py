@@ -28,12 +28,17 @@ class Put(NamedTuple):
 
 
 class Compact(NamedTuple):
-    """A round; `crash` is the file operation in which the process dies, 0 for none; `power` of the machine too."""
+    """A round. `crash`: the file operation in which the process dies, 0 for none, with the machine's `power` or without.
+
+    `cut_at`: the step after which the log is cut, 0 for none, to this share of it.
+    """
 
     later_ms: int
     keys_max: int
     crash: int
     power: bool
+    cut_at: int
+    share: float
 
 
 class Roll(NamedTuple):
@@ -53,7 +58,13 @@ PUTS = st.builds(
     st.sampled_from([-1, 7, 8]),
 )
 ROUNDS = st.builds(
-    Compact, st.integers(0, 1500), st.sampled_from([1, 3, 1000]), st.sampled_from([0, 0, *range(1, 80)]), st.booleans()
+    Compact,
+    st.integers(0, 1500),
+    st.sampled_from([1, 3, 1000]),
+    st.sampled_from([*[0] * 40, *range(1, 80)]),
+    st.booleans(),
+    st.sampled_from([*[0] * 10, *range(1, 15)]),
+    st.floats(0, 1),
 )
 LIVES = st.lists(st.one_of(PUTS, PUTS, PUTS, PUTS, st.just(Roll()), ROUNDS, st.just(NewEpoch())), max_size=40)
 
@@ -72,35 +83,48 @@ def test_what_survives_is_what_the_model_says(life: list[object], seed: int) -> 
                 machine.log.roll()
             case NewEpoch():
                 machine.new_epoch()
-            case Compact(later_ms, keys_max, crash, power):
-                now_ms += later_ms
+            case Compact():
+                now_ms += step.later_ms
                 machine.commit()
                 machine.sync_record()
-                machine = round_of(machine, now_ms, keys_max, crash, seed if power else None)
+                machine = round_of(machine, now_ms, step, seed)
     machine.commit()
     machine.restart()
     assert machine.difference() is None
 
 
-def round_of(
-    machine: CompactingMachine, now_ms: int, keys_max: int, crash: int, power: int | None
-) -> CompactingMachine:
+def round_of(machine: CompactingMachine, now_ms: int, step: Compact, seed: int) -> CompactingMachine:
     """One round; the process that goes on after it."""
-    view = machine.model.view()
-    if crash:
-        machine.disk.crash_at(crash)
+    view, end = machine.model.view(), machine.log.end
+    steps = 0
+
+    def cut(_what: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == step.cut_at:
+            machine.cut(int(end * step.share))
+
+    machine.during = cut
+    if step.crash:
+        machine.disk.crash_at(step.crash)
     try:
-        machine.compact(now_ms, keys_max)
+        machine.compact(now_ms, step.keys_max)
         machine.disk.crash_at(0)
     except SimulatedCrash:
-        if power is None:
-            machine.disk.kill()
+        if step.power:
+            machine.disk.power_loss(seed)
         else:
-            machine.disk.power_loss(power)
+            machine.disk.kill()
+        was_cut = machine.log.end < end or steps >= step.cut_at > 0
         machine = machine.next_process()
         machine.boot()
-        assert machine.difference() is None, machine.difference()
-        machine.adopt_stored()
+        if was_cut:  # half a truncation may be back; whatever it is, it is whole
+            machine.adopt_stored()
+            return machine
+    machine.during = lambda _: None
     assert machine.difference() is None, machine.difference()
-    assert machine.model.view() == view
+    if machine.after is not None:
+        machine.adopt_stored()
+    if not steps >= step.cut_at > 0:
+        assert machine.model.view() == view
     return machine

@@ -11,7 +11,7 @@ from hightide.rules import ALL_ON, Rules
 from hightide.sim.disk import SimulatedDisk
 from hightide.storage.compaction import compact
 from hightide.storage.compaction_plans import Cleaned, CompactionJob, Finished, LastBatch
-from hightide.storage.compaction_rounds import take_over
+from hightide.storage.compaction_rounds import finish_round, take_over
 from hightide.storage.log import Log
 from hightide.storage.settings import NEVER_COMPACTED, LogSettings
 from hightide.wire.batches import build_batch
@@ -141,8 +141,9 @@ class CompactingMachine(Machine):
             if isinstance(step, Finished):
                 assert step == expected
                 assert self.after is not None
+                if not finish_round(log, self.directory, step, generation):
+                    return None
                 self.model, self.after = self.after, None
-                self.directory.remember(clean_ends={ORDERS: step.clean_end})
                 self.directory.write_checkpoints()
                 return step
         raise AssertionError("a job ends with Finished")
@@ -178,6 +179,17 @@ class CompactingMachine(Machine):
             for file in files:
                 file.sync()
             self.during("synced")
+
+    def cut(self, offset: int) -> None:
+        """Another leader's log ends there, which happens above the high watermark, or after an unclean election."""
+        end = self.log.cut_point(offset)
+        self.directory.lower(ORDERS, self.log.topic_id, self.log.truncation_generation + 1, end)
+        self.log.truncate(offset, NOW)
+        assert self.log.end == end
+        for model in (self.model, self.after):
+            if model is not None:
+                model.batches = {base: batch for base, batch in model.batches.items() if base < end}
+        self.new_epoch()
 
     def next_process(self) -> "CompactingMachine":
         """The process that will start on this disk."""
