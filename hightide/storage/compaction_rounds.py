@@ -54,8 +54,8 @@ def take_over(
 def finish_round(log: Log, directory: LogDirectory, finished: Finished, generation: int) -> bool:
     """Remember how far the log is clean; whether it is, which it is not if it was cut meanwhile.
 
-    What came in place of the records that were cut was never looked at: were it called clean, a tombstone in it could go
-    before what it deletes.
+    What came in place of what was cut was never looked at: were it called clean, a tombstone in it could go before what
+    it deletes.
     """
     if generation != log.truncation_generation:
         return False

@@ -28,7 +28,7 @@ class Put(NamedTuple):
 
 
 class Compact(NamedTuple):
-    """A round. `crash`: the file operation in which the process dies, 0 for none, with the machine's `power` or without.
+    """A round. `crash`: the file operation in which the process dies, 0 for none, maybe with the machine's `power`.
 
     `cut_at`: the step after which the log is cut, 0 for none, to this share of it.
     """

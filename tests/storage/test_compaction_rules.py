@@ -13,7 +13,7 @@ from hightide.storage.log import Log
 from hightide.storage.settings import OpenFacts
 from hightide.types import NO_EPOCH
 from tests.storage.compacting import COMPACTED, CompactingMachine, kept_of, stored_records
-from tests.storage.machine import NOW, ORDERS_ID, read_all
+from tests.storage.machine import NOW, ORDERS, ORDERS_ID, read_all
 
 Story = Callable[[Rules], str | None]
 STORIES: dict[str, Story] = {}
@@ -227,6 +227,27 @@ def test_a_log_that_was_cut_is_compacted_in_the_next_round() -> None:
     machine.commit()
     assert machine.compact() is not None
     assert machine.difference() is None
+
+
+def test_a_log_that_was_cut_right_at_the_end_is_not_clean() -> None:
+    """What comes in place of the cut records has a tombstone, which must not go before what it deletes."""
+    machine = machine_of(ALL_ON)
+    machine.put((b"k", b"v"), (b"a", b"1"))
+    cut = machine.put((b"a", b"2"))
+    machine.log.roll()
+    machine.commit()
+    machine.during = lambda what: machine.cut(cut) if what == "Finished" else None
+    assert machine.compact() is None
+    assert machine.directory.clean_end(ORDERS) <= cut
+    machine.during = lambda _: None
+    machine.adopt_stored()
+    machine.put((b"k", None))
+    for number in range(3):
+        machine.log.roll()
+        machine.commit()
+        machine.compact(NOW + 5000 * number)
+        machine.put((b"x", b"%d" % number))
+    assert b"k" not in view(machine.log)
 
 
 def test_kept_of_skips_markers() -> None:
