@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hightide.rules import RULE_NAMES
 from tests.simulation import mutations
+from tests.simulation.test_level1_mutations import FOUND_BY_SEEDS
 from tools.markdown import code, page, table
 
 PREFACE = """\
@@ -14,8 +15,9 @@ cluster is not well again after healing (liveness), never a question about the r
 seeds, scripts and tests pass.
 
 *After seeds* counts from the first seed of the campaign to the one that reports; `> 25` says that so many reported
-nothing, since the rule answers a story that chance does not tell: its script does. A seed is the same run everywhere,
-so the numbers are exact; `tests/simulation/test_partition_mutations.py` verifies them. See also
+nothing, since the rule answers a story that chance does not tell: its script or test does. A seed is the same run
+everywhere, so the numbers of level 0 are exact, and `tests/simulation/test_partition_mutations.py` verifies them. Whole
+nodes change more often: `tests/simulation/test_level1_mutations.py` allows some more seeds than are told here. See also
 [what each rule is for](../concepts/reliability.md) and [where it is kept](rules.md)."""
 
 SCRIPTS_PREFACE = """\
@@ -25,7 +27,7 @@ WORLDS = {
     "partitions": "level 0, partitions",
     "quorum": "level 0, quorum",
     "groups": "level 0, groups",
-    "nodes": "level 1",
+    "nodes": "level 1, one broker",
 }
 
 
@@ -61,13 +63,18 @@ def _story(path: Path) -> str:
     return " ".join(line.lstrip("# ") for line in head)
 
 
-def _campaign(rule: str) -> tuple[str | None, str | None, str | None]:
-    for found in mutations.campaigns():
-        if found.rule == rule:
-            if found.is_blind:
-                return WORLDS[found.world], f"> {found.seeds}", None
-            return WORLDS[found.world], str(found.seeds), found.finding
-    return None, None, None
+def _campaign(rule: str) -> tuple[str, str, str]:
+    """Which campaigns were asked, after how many seeds they found it, and what reported it; a line for each."""
+    lines = [
+        (WORLDS[found.world], f"> {found.seeds}", "nothing") if found.is_blind
+        else (WORLDS[found.world], str(found.seeds), found.finding)
+        for found in mutations.campaigns()
+        if found.rule == rule
+    ]  # fmt: skip
+    if rule in FOUND_BY_SEEDS:
+        lines.append((WORLDS["nodes"], f"≈ {FOUND_BY_SEEDS[rule]}", "K… or liveness"))
+    campaigns, seeds, findings = zip(*lines, strict=True) if lines else ((), (), ())
+    return "<br>".join(campaigns), "<br>".join(seeds), "<br>".join(findings)
 
 
 def _script(rule: str) -> str | None:
