@@ -10,11 +10,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
 from hightide.errors import CorruptionError
+from hightide.limits import COMPACTION_PRODUCERS_PER_TURN
 from hightide.runtime.files import OsFiles
 from hightide.storage.compaction import compact
 from hightide.storage.compaction_plans import (
@@ -32,21 +35,29 @@ NICENESS = 10
 PAUSE_SECONDS_MIN = 0.01
 
 
-def encode_job(job: CompactionJob, bytes_per_second: float) -> bytes:
-    """A line for the helper."""
-    return json.dumps([bytes_per_second, list(job.producers.items()), *job._replace(producers={})]).encode() + b"\n"
+def encode_job(job: CompactionJob, bytes_per_second: float) -> Iterator[bytes]:
+    """Lines for the helper, each made in a moment: those of many producers come first, a few at a time."""
+    producers = iter(job.producers.items())
+    while some := list(islice(producers, COMPACTION_PRODUCERS_PER_TURN)):
+        yield json.dumps(some).encode() + b"\n"
+    yield json.dumps({"rate": bytes_per_second, "job": job._replace(producers={})}).encode() + b"\n"
 
 
-def decode_job(line: bytes) -> tuple[CompactionJob, float]:
-    """The inverse of `encode_job`."""
-    bytes_per_second, producers, *fields = json.loads(line)
-    job = CompactionJob(*fields)
-    job = job._replace(
-        segments=[StoredSegment(*each) for each in job.segments],
-        producers={producer_id: LastBatch(*last) for producer_id, last in producers},
-        aborted=[AbortedTransaction(*each) for each in job.aborted],
-    )
-    return job, bytes_per_second
+def decode_job(lines: Iterable[bytes]) -> tuple[CompactionJob, float]:
+    """The inverse of `encode_job`: the next job of these lines."""
+    producers: dict[int, LastBatch] = {}
+    for line in lines:
+        told = json.loads(line)
+        if isinstance(told, dict):
+            job = CompactionJob(*told["job"])
+            job = job._replace(
+                segments=[StoredSegment(*each) for each in job.segments],
+                producers=producers,
+                aborted=[AbortedTransaction(*each) for each in job.aborted],
+            )
+            return job, told["rate"]
+        producers |= {producer_id: LastBatch(*last) for producer_id, last in told}
+    raise EOFError
 
 
 def encode_step(step: Cleaned | Finished | Exception) -> bytes:
@@ -104,8 +115,9 @@ def main() -> None:
     os.nice(NICENESS)
     jobs: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(jobs,), daemon=True).start()
+    lines = iter(jobs.get, None)
     while True:
-        work(*decode_job(jobs.get()))
+        work(*decode_job(lines))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ next job.
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hightide.errors import CorruptionError, HelperError
@@ -46,10 +46,13 @@ class _Helper:
         self.is_alive = True
         loop.add_reader(self._output, self._read)
 
-    def send(self, line: bytes) -> None:
-        """Give it a job."""
-        self._unsent += line
-        self._write()
+    def send(self, lines: Iterator[bytes]) -> None:
+        """Give it a job, a line in each turn of the loop."""
+        line = next(lines, None)
+        if line is not None and self.is_alive:
+            self._unsent += line
+            self._write()
+            self._loop.call_soon(self.send, lines)
 
     def _write(self) -> None:
         try:

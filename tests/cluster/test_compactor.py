@@ -79,6 +79,10 @@ def test_a_job_and_its_steps_survive_the_pipe() -> None:
         "d", [], 5, NOW, 1, 2, 3, 4, 5, {7: LastBatch(9, 0)}, [AbortedTransaction(1, 2, 3, 4)], syncs=False
     )
     assert decode_job(encode_job(job, 1.5)) == (job, 1.5)
+    many = job._replace(producers={number: LastBatch(number, 0) for number in range(5000)})
+    lines = list(encode_job(many, 1.5))
+    assert len(lines) > 2
+    assert decode_job(lines) == (many, 1.5)
 
 
 def test_one_helper_serves_many_jobs(tmp_path: Path) -> None:
@@ -92,6 +96,18 @@ def test_one_helper_serves_many_jobs(tmp_path: Path) -> None:
         pid = compactor.pid
         assert isinstance((await steps_of(compactor, job_of(log)))[-1], Finished)
         assert compactor.pid == pid
+
+    run(story)
+    log.close(clean=False)
+
+
+def test_a_job_with_many_producers(tmp_path: Path) -> None:
+    """More than a pipe holds: nobody waits for it to be read."""
+    log = log_of(tmp_path)
+    job = job_of(log)._replace(producers={number: LastBatch(number, 0) for number in range(30_000)})
+
+    async def story(compactor: ProcessCompactor) -> None:
+        assert isinstance((await steps_of(compactor, job))[-1], Finished)
 
     run(story)
     log.close(clean=False)
@@ -152,7 +168,7 @@ def test_a_helper_ends_when_its_broker_does(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     with subprocess.Popen([sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as helper:
         assert helper.stdin is not None
-        helper.stdin.write(encode_job(job_of(log), 1000.0))  # hours of work at that pace
+        helper.stdin.writelines(encode_job(job_of(log), 1000.0))  # hours of work at that pace
         helper.stdin.close()
         assert helper.wait(20) == 0
     log.close(clean=False)
