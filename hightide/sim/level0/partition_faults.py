@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from hightide.metadata.controller import Controller
 from hightide.metadata.decision import Decision
 from hightide.sim.level0.network import Hold
-from hightide.sim.level0.partition_broker import MachineClock
 from hightide.sim.level0.partition_clients import SimulatedProducer
 from hightide.sim.level0.partition_controllers import NODES
+from hightide.sim.level0.partition_disk import MachineClock
 from hightide.sim.level0.partition_messages import KINDS, matcher
 from hightide.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from hightide.wire.messages.incremental_alter_configs import (

@@ -13,9 +13,10 @@ from hightide.metadata.image import Image
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.level0.kernel import InvariantError, Kernel
 from hightide.sim.level0.network import Network, Stream
-from hightide.sim.level0.partition_broker import BrokerProcess, Disk, MachineClock
+from hightide.sim.level0.partition_broker import BrokerProcess
 from hightide.sim.level0.partition_clients import Answerer, SimulatedProducer
 from hightide.sim.level0.partition_controllers import Controllers, MetadataBatch
+from hightide.sim.level0.partition_disk import Disk, MachineClock
 from hightide.sim.level0.partition_fetching import Fetch, FetchPart
 from hightide.sim.level0.partition_log import PartitionLog
 from hightide.sim.level0.partition_replica import HostedReplica, Key
