@@ -100,11 +100,11 @@ class GroupShard:
 
     def check(self) -> None:
         """ApiError when this node can't speak for the groups now."""
-        if not self.is_loaded:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         now = self._node.clock.now()
         if self.partition.offline_reason is not None or not self.partition.replica.may_append(now):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if not self.is_loaded:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     # ------------------------------------------------------------------ decisions
 

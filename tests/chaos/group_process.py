@@ -150,4 +150,8 @@ async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
 
 if __name__ == "__main__":
     engine, *where = sys.argv[1:]
-    {"librdkafka": librdkafka, "aiokafka": aiokafka}[engine](*where)
+    try:
+        {"librdkafka": librdkafka, "aiokafka": aiokafka}[engine](*where)
+    except BaseException as error:
+        tell("crashed", reason=repr(error))
+        raise

@@ -168,6 +168,8 @@ class GroupStory:
         deadline = time.monotonic() + PROGRESS_SECONDS
         wake = threading.Event()
         while not condition():
+            for member in self.members:
+                assert not member.lines or member.lines[-1]["what"] != "crashed", f"{member.name}: {member.lines[-1]}"
             if time.monotonic() > deadline:
                 last = [(member.name, member.lines[-3:]) for member in self.members]
                 raise AssertionError(f"not after {PROGRESS_SECONDS} s: {what}; {last}")

@@ -424,6 +424,28 @@ def test_the_topic_does_not_grow_and_is_made_again_when_it_is_deleted() -> None:
     run(scenario())
 
 
+def test_while_a_group_is_loaded_its_members_are_told_to_be_patient() -> None:
+    async def scenario() -> None:
+        broker = await started()
+        joined = await join(broker)
+        for shard in broker.node.coordinators:
+            shard.is_loaded = False
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+        assert (await broker.call(beat, 4)).error_code == 0, "clients give up when they are told the truth"
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+        assert (await broker.call(sync, 5)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await join(broker, member_id=joined.member_id)).error_code == loading
+        assert (await broker.call(commit(5), 9)).topics[0].partitions[0].error_code == loading
+        assert (await broker.call(fetch_request(9), 9)).groups[0].error_code == loading
+        assert (await broker.call(ListGroupsRequest(), 5)).error_code == loading
+        assert (await broker.call(DescribeGroupsRequest(groups=["g"]), 6)).groups[0].error_code == loading
+        assert (await broker.call(DeleteGroupsRequest(groups_names=["g"]), 2)).results[0].error_code == loading
+        await broker.node.stop()
+
+    run(scenario())
+
+
 def test_before_the_topic_exists_nobody_coordinates() -> None:
     async def scenario() -> None:
         broker = await MemoryBroker(SimulatedDisk()).start()
