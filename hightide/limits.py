@@ -85,4 +85,6 @@ RECENT_BATCHES_REMEMBERED = 512  # positions of the newest batches of a log: tai
 BOUNDARIES_REMEMBERED = 64  # where reads of a segment stopped: that many consumers go on without a lookup
 VERIFIED_BATCHES_PER_READ = 1024  # I31 on old data: about 2 ms of the loop, then the rest in the next fetch
 VERIFIED_BYTES_PER_READ = 4 * MIB  # the same for large batches
+SCRUB_SECONDS_FIRST = 0.2  # between two steps of the first scrub after a start: 20 MiB/s at most, 1 % of a core
+SCRUB_SECONDS_LATER = 10.0  # of all later ones: 34 GB a day, and nobody notices
 VERIFIED_RANGES_REMEMBERED = 64  # per segment; a forgotten range is only verified again

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hightide.errors import ApiError, DiskFullError, StorageError
 from hightide.node.compactions import Compactions, synced_away
 from hightide.node.ports import Timer
+from hightide.node.scrubbing import Scrubbing
 from hightide.storage.retention import RetentionClock
 from hightide.storage.space import Condition
 
@@ -33,6 +34,7 @@ class Housekeeping:
         self._node = node
         self._clock = RetentionClock(node.clock.wall_ms(), node.clock.now())
         self.compactions = Compactions(node, node.compactor, node.syncer, self.believed_ms)
+        self.scrubbing = Scrubbing(node)
         self._timers: dict[Callable[[], None], Timer] = {}
         self._is_stopped = False
 
@@ -45,6 +47,7 @@ class Housekeeping:
         self._every(EXPIRY_SECONDS, self._expire_producers)
         self._every(settings.log_retention_check_interval_ms / 1000, self._retain)
         self.compactions.start()
+        self.scrubbing.start()
         self._every(settings.offsets_retention_check_interval_ms / 1000, self._expire_offsets)
         if settings.connections_max_idle_ms > 0:
             self._every(max(1.0, settings.connections_max_idle_ms / 4000), self.close_idle)
@@ -53,6 +56,7 @@ class Housekeeping:
         """No more chores."""
         self._is_stopped = True
         self.compactions.stop()
+        self.scrubbing.stop()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -30,7 +30,7 @@ from hightide.storage.swaps import Swaps
 from hightide.storage.syncing import DirectoryEntries, Removal, SyncPlan, Unsynced
 from hightide.storage.timestamps import Found, first_at_or_after, youngest
 from hightide.storage.transaction_index import TransactionIndex
-from hightide.storage.verification import Verification
+from hightide.storage.verification import Scrubbed, Verification
 from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from hightide.wire.checksum import crc32c
 from hightide.wire.records import BatchHeader, iterate_headers, patch_offsets
@@ -614,6 +614,27 @@ class Log:
         if paths:
             self._unsynced.directory_changed()
         return [Removal(self._files, paths)] if paths else []
+
+    def scrub(self, before: Scrubbed | None = None) -> Scrubbed | None:
+        """Make sure of a few milliseconds' worth of stored bytes, whoever wants them (I31); None after the last.
+
+        CorruptionError when they are bad. `before` is what the last call of this pass returned.
+        """
+        segments = list(self._segments)
+        segment, position = segments[0], 0
+        if before is not None:
+            is_valid = before.truncation_generation == self.truncation_generation and before.segment in segments
+            segment = next((each for each in segments if each.base >= before.segment.base), segments[-1])
+            position = before.position if is_valid else 0
+        if segment.base < self.start:  # nobody may read below, and the epochs there are forgotten
+            is_partly = segment.end > self.start and self._segments.find(self.start) is segment
+            position = max(position, segment.position_of(self.start)) if is_partly else segment.size
+        if position < segment.size:
+            position = self._verification.look_again(segment, position)
+        if position < segment.size:
+            return Scrubbed(segment, position, self.truncation_generation)
+        following = segments.index(segment) + 1
+        return Scrubbed(segments[following], 0, self.truncation_generation) if following < len(segments) else None
 
     # ------------------------------------------------------------------ compaction (R20)
 

@@ -1,15 +1,26 @@
 """Making sure of stored bytes before anyone gets them: CRC, order, epoch (I31).
 
 What this process wrote or scanned is known to be good. What it merely found after a clean stop is verified when it is
-first asked for, a few milliseconds' worth at a time. No CRC covers the base offset and the leader epoch of a batch, so
+first asked for, a few milliseconds' worth at a time. A scrub looks at everything again and again, because bits turn
+later too. No CRC covers the base offset and the leader epoch of a batch, so
 they must fit their neighbours and the epoch history.
 """
+
+from typing import NamedTuple
 
 from hightide.limits import VERIFIED_BATCHES_PER_READ, VERIFIED_BYTES_PER_READ
 from hightide.storage.epochs import EpochHistory
 from hightide.storage.scanning import BadBatchError, Chain, verified_from
 from hightide.storage.segment import Segment
 from hightide.types import NO_EPOCH
+
+
+class Scrubbed(NamedTuple):
+    """How far a scrub of a log has come. Void for a segment that was cut or replaced since."""
+
+    segment: Segment
+    position: int
+    truncation_generation: int
 
 
 class Verification:
@@ -33,6 +44,10 @@ class Verification:
             known = self._verify(segment, start, stop)
             segment.mark_verified(start, *known)
         return None if known[0] >= stop else known
+
+    def look_again(self, segment: Segment, start: int) -> int:
+        """Make sure of bytes that may have been good before, from one boundary on: where the next ones begin."""
+        return self._verify(segment, start, segment.size)[0]
 
     def _verify(self, segment: Segment, start: int, stop: int) -> tuple[int, int]:
         chain: Chain | None = None

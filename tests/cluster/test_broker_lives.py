@@ -75,3 +75,23 @@ def test_a_replica_that_was_being_fetched_again_when_its_broker_died_goes_on(hig
     assert cluster.leader_of("t") != 3, "it is not trusted before it was in sync again"
     cluster.wait_for(lambda: not kept.exists(), "what was kept is deleted")
     assert log_bytes(cluster, 3) == whole
+
+
+@pytest.mark.covers("T20")
+def test_a_bit_that_turned_where_nobody_reads_is_found_and_mended(hightide_cluster: MakeCluster) -> None:
+    """A clean stop is trusted, the segment is sealed, and the broker only follows: a scrub finds it (I31)."""
+    cluster = hightide_cluster()
+    cluster.create_topic("t", assignments={0: [1, 2, 3]}, configs={"segment.bytes": "1048576"})
+    with client_of(cluster, 1) as client:
+        for _ in range(15):
+            answer = client.call(produce("t", [b"v" * 100_000]), 9).responses[0].partition_responses[0]
+            assert answer.error_code == 0
+    cluster.stop(3)
+    whole = log_bytes(cluster, 3)
+    rotten = bytearray(whole)
+    rotten[len(rotten) // 2] ^= 1
+    (cluster.node(3).data_directory / "t-0" / f"{0:020d}.log").write_bytes(rotten)
+    cluster.start(3)
+    cluster.wait_for(lambda: "is fetched again from its leader" in cluster.logs(3), "the scrub finds it")
+    cluster.wait_healthy()
+    cluster.wait_for(lambda: log_bytes(cluster, 3) == whole, "the log is whole again")

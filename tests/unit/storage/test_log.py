@@ -590,6 +590,39 @@ def test_no_flipped_header_is_ever_served(byte: int) -> None:
     assert 0 < good < 10
 
 
+def scrub(log: Log) -> int:
+    """A whole pass; how many steps it took."""
+    steps, done = 1, log.scrub()
+    while done is not None:
+        steps, done = steps + 1, log.scrub(done)
+    return steps
+
+
+@pytest.mark.parametrize("byte", range(61))
+def test_a_scrub_finds_what_nobody_reads(byte: int) -> None:
+    log = reopened_after_flip(5 * len(batch(b"value-0")) + byte)
+    with pytest.raises(CorruptionError):
+        scrub(log)
+
+
+def test_a_scrub_goes_on_over_cuts_deletions_and_new_records(filled: Log) -> None:
+    assert scrub(filled) == filled.segment_count > 2
+    done = filled.scrub(filled.scrub())
+    filled.truncate(8, NOW_MS)
+    for number in range(10):
+        append(filled, b"a-longer-value-%d" % number, leader_epoch=3)
+    filled.advance_start(10)
+    while done is not None:
+        done = filled.scrub(done)
+    assert scrub(filled) == filled.segment_count
+    done = filled.scrub()
+    filled.delete_old_segments(NOW_MS)
+    while done is not None:
+        done = filled.scrub(done)
+    filled.advance_start(filled.end)
+    assert scrub(filled) == filled.segment_count
+
+
 def test_times_are_not_read_from_bad_batches_either() -> None:
     log = reopened_after_flip(70)
     with pytest.raises(CorruptionError):
