@@ -202,7 +202,10 @@ def test_controllers_have_their_own_listener() -> None:
         ("controller.quorum.voters=c:9093", "is not a broker: write id@host:port"),
         ("broker.session.timeout.ms=1000", "must be smaller than broker.session.timeout.ms"),
         ("hightide.lease.ms=6000", "is too long: a session of 6000 ms less 5 % drift allows 5700"),
-        ("hightide.placement=nearest", "must be one of: rack-aware, round-robin, load-aware; or module:function"),
+        (
+            "hightide.placement=nearest",
+            "must be one of: rack-aware, round-robin, load-aware, consistent-hash; or module:function",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused_with_the_reason(text: str, problem: str) -> None:
