@@ -15,6 +15,7 @@ from typing import Any
 
 SESSION_MS = 10_000
 POLL_SECONDS = 0.2
+PATIENT_POLL_MS = 1500  # kafka-python 3.0 loses its thread when a poll ends in the middle of a rebalance
 RECORDS_MAX = 200
 
 
@@ -92,6 +93,52 @@ def librdkafka(bootstrap: str, group: str, topic: str) -> None:
     consumer.close()
 
 
+def kafka_python(bootstrap: str, group: str, topic: str) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+    from kafka.errors import CommitFailedError, KafkaError
+
+    stopping = Stopping()
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell("revoked")
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell("assigned", partitions=[each.partition for each in assigned])
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","),
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=500,
+        metadata_max_age_ms=1000,
+        request_timeout_ms=5_000,
+    )
+    consumer.subscribe([topic], listener=Listener())
+    while not stopping.now:
+        polled = consumer.poll(timeout_ms=PATIENT_POLL_MS, max_records=RECORDS_MAX)
+        offsets = {place.partition: records[-1].offset + 1 for place, records in polled.items() if records}
+        if not offsets:
+            continue
+        read = [(place.partition, each.offset, each.value.decode()) for place, some in polled.items() for each in some]
+        tell("read", records=read)
+        tell("committing", offsets=offsets)
+        try:
+            consumer.commit(
+                {TopicPartition(topic, part): OffsetAndMetadata(offset, "", -1) for part, offset in offsets.items()}
+            )
+        except CommitFailedError as error:
+            tell("refused", reason=str(error))
+        except KafkaError as error:
+            tell("unknown", reason=str(error))
+        else:
+            tell("committed")
+    tell("revoked")
+    consumer.close()
+
+
 def aiokafka(bootstrap: str, group: str, topic: str) -> None:
     asyncio.run(_aiokafka(bootstrap, group, topic))
 
@@ -151,7 +198,7 @@ async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
 if __name__ == "__main__":
     engine, *where = sys.argv[1:]
     try:
-        {"librdkafka": librdkafka, "aiokafka": aiokafka}[engine](*where)
+        {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aiokafka}[engine](*where)
     except BaseException as error:
         tell("crashed", reason=repr(error))
         raise

@@ -9,7 +9,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import IO, Any, Self
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from hightide.coordination.partitioning import partition_of
 from hightide.sim.history import groups
@@ -225,7 +225,17 @@ class GroupStory:
         """What the group committed, as a fresh client is told."""
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": self.group, "log_level": 0})
         asked = history.moment()
-        told = consumer.committed([TopicPartition(self.topic, part) for part in range(PARTITIONS)], timeout=30)
+        told: list[TopicPartition] = []
+
+        def is_told() -> bool:
+            try:
+                wanted = [TopicPartition(self.topic, part) for part in range(PARTITIONS)]
+                told[:] = consumer.committed(wanted, timeout=10)
+            except KafkaException:  # librdkafka leaves it to us to ask again when the coordinator has just moved
+                return False
+            return True
+
+        self._await(is_told, "a fresh client is told what was committed")
         consumer.close()
         offsets = {each.partition: max(-1, each.offset) for each in told}
         named = {Place(self.topic, part): offset for part, offset in offsets.items()}

@@ -12,6 +12,7 @@ from tests.chaos.group_story import GroupStory
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(280)]
 ENGINES = pytest.mark.parametrize("engine", ["librdkafka", "aiokafka"])
+ALL_ENGINES = pytest.mark.parametrize("engine", ["librdkafka", "aiokafka", "kafka-python"])
 ROUNDS = 4
 
 
@@ -38,7 +39,7 @@ def test_the_coordinator_and_a_member_are_killed(cluster: Cluster, engine: str) 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@ENGINES
+@ALL_ENGINES
 def test_again_and_again(cluster: Cluster, engine: str) -> None:
     with GroupStory(cluster, engine) as story:
         for number in range(ROUNDS):
