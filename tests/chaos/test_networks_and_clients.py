@@ -31,6 +31,7 @@ from tests.requests import fetch, produce
 pytestmark = pytest.mark.xdist_group("processes")
 
 SLEEPERS = 20
+SLOW_READS = 25
 SLEEPERS_TAKE_BYTES = 50 * MIB
 MEMORY_GROWTH_MAX = 100 * MIB
 LARGE_REQUESTS = 12
@@ -89,13 +90,13 @@ def test_a_slow_consumer_costs_others_nothing(cluster: Cluster) -> None:
         consumer = Consumer({**CONSUMER_SETTINGS, "bootstrap.servers": cluster.bootstrap, "queued.min.messages": 1})
         consumer.assign([ConfluentPartition(story.topic, 0, 0)])
         offsets: list[int] = []
-        while len(offsets) < SOME:
+        while len(offsets) < SLOW_READS:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
                 offsets.append(message.offset())
             story.go_on(1)
         consumer.close()
-        assert offsets == list(range(SOME))
+        assert offsets == list(range(SLOW_READS))
         assert resident_bytes(cluster.node(1)) - before < MEMORY_GROWTH_MAX
     story.judge()
 
