@@ -9,6 +9,7 @@ Not even the checkpoint is needed for that: without it, reading begins where the
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FILE_BYTES = 128 * 1024 * 1024
 AVAILABLE_NOW = "available-now"
 SMALL_FILES_MIN = 16  # fewer are not worth a commit of their own
+FIRST_LOOK_SECONDS = 5.0  # for topics to be there when the job starts: later ones may wait for brokers to come back
 NEWS_SECONDS, NEWS_PAUSE_SECONDS = 10.0, 0.2  # for brokers to hear of a new partition
 EARLIEST = -2  # as in `startingOffsets`
 _INTERVAL = re.compile(r"(\d+)\s*(ms|s|m|h)")
@@ -74,13 +76,15 @@ def to_lake(
     """
     layout = Layout(ValueFormat(value_format), schema)
     layout.check()
-    parse_trigger(trigger)  # before anything is made
+    pause = parse_trigger(trigger)
     names = [topics] if isinstance(topics, str) else list(topics)
     opened = open_table(format, table, catalog=catalog) if isinstance(table, str) else table
     client = ClientSettings(bootstrap, client_id="hightide-lake")
     asked = {"isolation.level": "read_committed", **(options or {})}
-    opened.prepare(_arrow_schema(lay_out(_nothing(spark, bootstrap, names, asked), layout)))
-    starting = _starting_offsets(client, names, opened)
+    columns = _arrow_schema(lay_out(_nothing(spark, bootstrap, names, asked), layout))
+    sources = find_sources(client._replace(give_up_after=FIRST_LOOK_SECONDS), names)
+    opened.prepare(columns)
+    starting = _starting_offsets(sources, opened)
     records = read_stream(spark, bootstrap, names, starting=starting, options=asked)
     writer = _BatchWriter(spark, client, names, opened, layout.place_columns, compact_to, committed)
     stream = (
@@ -89,7 +93,6 @@ def to_lake(
         .option("checkpointLocation", checkpoint or f"{opened.state_directory}/checkpoint")
         .foreachBatch(writer.write)
     )
-    pause = parse_trigger(trigger)
     return (stream.trigger(availableNow=True) if pause is None else stream.trigger(processingTime=pause)).start()
 
 
@@ -217,11 +220,10 @@ def find_sources(client: ClientSettings, topics: Sequence[str]) -> dict[TopicPar
     return {TopicPartition(topic.name, index): Mark(topic.id, index) for topic in found for index in topic.partitions}
 
 
-def _starting_offsets(client: ClientSettings, topics: Sequence[str], table: Table) -> str:
+def _starting_offsets(sources: Mapping[TopicPartition, Mark], table: Table) -> str:
     """Where a query without a checkpoint begins: where the table ends, or at the beginning."""
-    sources = find_sources(client, topics)
     marks = table.marks(sources.values())
-    offsets: dict[str, dict[str, int]] = {name: {} for name in topics}
+    offsets: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for where, mark in sources.items():
         offsets[where.topic][str(where.partition)] = marks.get(mark, EARLIEST)
     return json.dumps(offsets)

@@ -15,6 +15,7 @@ import pytest
 
 from hightide.cli.application import main
 from hightide.cli.failures import ExitCode
+from hightide.errors import ApiError
 from hightide.spark import read, to_lake
 from hightide.spark.lake import Committed, compact
 from hightide.spark.lake_columns import Layout, ValueFormat, lay_out
@@ -193,12 +194,13 @@ def test_text_values_stay_readable(spark: SparkSession, topics: Topics, topic: C
         ({"trigger": "often"}, "is no trigger"),
         ({"format": "delta", "catalog": {"uri": "x"}}, "has no catalog"),
         ({"format": "iceberg"}, "namespace.table"),
+        ({}, "nowhere"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(
     spark: SparkSession, topics: Topics, tmp_path: Path, options: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises((ValueError, TableError), match=sentence):
+    with pytest.raises((ValueError, TableError, ApiError), match=sentence):
         to_lake(spark, topics.bootstrap, "nowhere", str(tmp_path / "table"), **options)
     assert list(tmp_path.iterdir()) == []
 
