@@ -76,15 +76,14 @@ class Decoder:
     def _portions(self, fetched: FetchedPartition, first: int, until: int) -> Iterator[_Portion]:
         """Whole batches in portions; compressed ones are opened here."""
         data = fetched.records
-        wanted = [
-            (position, header)
-            for position, header, visible in visible_batches(fetched)
-            if visible and header.next_offset > first and header.base_offset < until
-        ]
+        wanted = []
+        for position, header, visible in visible_batches(fetched):
+            self._check(header)  # first: a batch that lies about its end might look like one that is not wanted
+            if visible and header.next_offset > first and header.base_offset < until:
+                wanted.append((position, header))
         shared = data if all(header.codec is Codec.NONE for _, header in wanted) else None
         portion = _Portion(shared)
         for position, header in wanted:
-            self._check(header)
             if shared is None:
                 portion.add(header, 0, records_of(data, position, header))
             else:
@@ -99,7 +98,7 @@ class Decoder:
 
     def _check(self, header: BatchHeader) -> None:
         offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
-        if offset > INT64_MAX - max(delta, 0) or not 0 <= count <= BATCH_RECORDS_MAX:
+        if delta < 0 or offset > INT64_MAX - delta or not 0 <= count <= BATCH_RECORDS_MAX:
             raise self._bad(offset, f"{count} records up to offset {offset} + {delta}")
 
     def _bad(self, offset: int, what: str) -> ProtocolError:
