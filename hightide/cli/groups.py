@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from hightide.cli.failures import CommandError, ExitCode, failure_of, report
+from hightide.cli.failures import CommandError, ExitCode
 from hightide.cli.group_facts import GroupFacts, gather_group, total_lag
 from hightide.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_DEFAULT, Bootstrap, Output, Timeout, Yes
+from hightide.cli.outcomes import conclude
 from hightide.cli.output import Format, Table, show
 from hightide.cli.ranges import parse_point, resolve_point
 from hightide.cli.session import existing_topic, visit
-from hightide.client.admin import Outcomes
 from hightide.client.cluster import Cluster
 from hightide.client.groups import Groups
 from hightide.errors import ApiError, ErrorCode
@@ -148,7 +148,7 @@ def delete_groups(
         groups = visit(bootstrap, timeout, lambda cluster: _gather(cluster, names))
         _show_plan(output, groups)
         raise CommandError("nothing was deleted", ExitCode.NOT_CONFIRMED, "the same command with --yes deletes")
-    _conclude(output, visit(bootstrap, timeout, lambda cluster: Groups(cluster).delete(names)))
+    conclude(output, "group", "deleted", visit(bootstrap, timeout, lambda cluster: Groups(cluster).delete(names)))
 
 
 async def _gather(cluster: Cluster, names: Sequence[str]) -> list[GroupFacts]:
@@ -225,19 +225,3 @@ def _show_plan(output: Format, groups: Sequence[GroupFacts]) -> None:
             )
         ],
     )
-
-
-def _conclude(output: Format, outcomes: Outcomes) -> None:
-    """Print what was done; exit with a failure when something was not."""
-    results = {name: "deleted" if error is None else error.code.name for name, error in outcomes.items()}
-    show(
-        output,
-        document=[{"group": name, "result": result} for name, result in results.items()],
-        names=[name for name, error in outcomes.items() if error is None],
-        tables=lambda: [Table(["GROUP", "RESULT"], [list(each) for each in results.items()])],
-    )
-    failures = [failure_of(error, f"group {name!r}") for name, error in outcomes.items() if error is not None]
-    for failure in failures[:-1]:
-        report(failure)
-    if failures:
-        raise failures[-1]

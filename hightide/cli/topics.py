@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from hightide.cli.failures import CommandError, ExitCode, failure_of, report
+from hightide.cli.failures import CommandError, ExitCode
 from hightide.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_DEFAULT, Bootstrap, Output, Settings, Timeout, Yes
+from hightide.cli.outcomes import conclude
 from hightide.cli.output import Format, Table, say, show
 from hightide.cli.server import split_setting
 from hightide.cli.session import existing_topic, visit
@@ -83,7 +84,7 @@ def create_topics(
     )
     if if_not_exists:
         outcomes = {name: None if _exists(error) else error for name, error in outcomes.items()}
-    _conclude(output, "valid" if validate_only else "created", outcomes)
+    conclude(output, "topic", "valid" if validate_only else "created", outcomes)
 
 
 @application.command("describe")
@@ -134,7 +135,7 @@ def alter_topic(
             say(f"{name} grows from {len(topic.partitions)} to {partitions} partitions: keys now go to other ones")
         return {name: None}
 
-    _conclude(output, "altered", visit(bootstrap, timeout, work))
+    conclude(output, "topic", "altered", visit(bootstrap, timeout, work))
 
 
 @application.command("delete")
@@ -155,7 +156,7 @@ def delete_topics(
             await existing_topic(cluster, name)
         return await Admin(cluster).delete_topics(names)
 
-    _conclude(output, "deleted", visit(bootstrap, timeout, work))
+    conclude(output, "topic", "deleted", visit(bootstrap, timeout, work))
 
 
 def _describing(names: Sequence[str]) -> Callable[[Cluster], Awaitable[list[TopicFacts]]]:
@@ -211,29 +212,6 @@ def _show_plan(output: Format, facts: Sequence[TopicFacts]) -> None:
             )
         ],
     )
-
-
-def _conclude(output: Format, done: str, outcomes: Outcomes) -> None:
-    """Print what was done; exit with a failure when something was not."""
-    show(
-        output,
-        document=[
-            {"name": name, "result": done if error is None else "failed", "error": error and error.code.name}
-            for name, error in outcomes.items()
-        ],
-        names=[name for name, error in outcomes.items() if error is None],
-        tables=lambda: [
-            Table(
-                ["TOPIC", "RESULT"],
-                [[name, done if error is None else error.code.name] for name, error in outcomes.items()],
-            )
-        ],
-    )
-    failures = [failure_of(error, f"topic {name}") for name, error in outcomes.items() if error is not None]
-    for failure in failures[:-1]:
-        report(failure)
-    if failures:
-        raise failures[-1]
 
 
 def _exists(error: ApiError | None) -> bool:
