@@ -41,7 +41,7 @@ class Crowd:
             case "beat":
                 desk.beat(self.ids[number], instance=instance)
             case "leave":
-                desk.leave(self.ids[number])
+                desk.ask_to_leave(self.ids[number])
             case "commit":
                 generation = desk.group.generation if GROUP in desk.machine.groups else -1
                 if not desk.refuses:

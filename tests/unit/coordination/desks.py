@@ -176,12 +176,16 @@ class Desk:
         )
         return self.machine.classic.heartbeat(request, self.now)
 
-    def leave(self, *members: MemberIdentity | str) -> LeaveGroupResponse:
+    def ask_to_leave(self, *members: MemberIdentity | str) -> int:
+        """The number of the request, which is never answered when the log can't be appended to."""
         self.asked += 1
         identities = [MemberIdentity(member_id=each) if isinstance(each, str) else each for each in members]
         request = LeaveGroupRequest(group_id=GROUP, members=identities)
         self.carry_out(self.machine.classic.leave(request, self.asked, self.now, self.now_ms))
-        answer = self.answers[self.asked]
+        return self.asked
+
+    def leave(self, *members: MemberIdentity | str) -> LeaveGroupResponse:
+        answer = self.answers[self.ask_to_leave(*members)]
         assert isinstance(answer, LeaveGroupResponse)
         return answer
 
