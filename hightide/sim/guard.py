@@ -1,7 +1,8 @@
 """While a simulation runs, the real world raises: clocks, sockets, files, threads, randomness.
 
 The layers already forbid the node to import them; this catches what slips through a library or the standard library.
-Imports still work, because modules are loaded when first needed. Not for two threads at once.
+Imports still work, because modules are loaded when first needed, and so does the real world in other threads: a test
+run has clusters and clients in them. Not for two simulations at once.
 """
 
 import builtins
@@ -22,7 +23,7 @@ _FORBIDDEN: tuple[tuple[Any, str], ...] = (
     *((time, name) for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "sleep")),
     *((os, name) for name in ("open", "urandom", "fsync", "getrandom")),
     *((random, name) for name in ("random", "randrange", "randint", "choice", "shuffle", "randbytes", "uniform")),
-    (socket, "socket"),
+    (socket.socket, "__init__"),
     (threading.Thread, "start"),
     (builtins, "open"),
     (io, "open"),
@@ -58,9 +59,9 @@ class _LogRecord(logging.LogRecord):
         self.exc_info = exc_info
 
 
-def _refusal(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _refusal(name: str, original: Callable[..., Any], simulating: int) -> Callable[..., Any]:
     def refuse(*args: Any, **options: Any) -> Any:
-        if _is_importing():
+        if threading.get_ident() != simulating or _is_importing():
             return original(*args, **options)
         raise RealWorldError(f"simulated code called {name}")
 
@@ -79,7 +80,9 @@ def _is_importing() -> bool:
 
 @contextmanager
 def guarded(handler: logging.Handler) -> Iterator[None]:
-    """The real world raises, and what hightide logs goes to this handler only."""
+    """In this thread the real world raises, and what hightide logs goes to this handler only."""
+    simulating = threading.get_ident()
+    handler.addFilter(lambda _: threading.get_ident() == simulating)
     logger = logging.getLogger("hightide")
     level, propagates, handlers = logger.level, logger.propagate, logger.handlers
     factory = logging.getLogRecordFactory()
@@ -87,9 +90,11 @@ def guarded(handler: logging.Handler) -> Iterator[None]:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [handler]
-    logging.setLogRecordFactory(_LogRecord)
+    logging.setLogRecordFactory(
+        lambda *args, **options: (_LogRecord if threading.get_ident() == simulating else factory)(*args, **options)
+    )
     for owner, name, original in kept:
-        setattr(owner, name, _refusal(f"{owner.__name__}.{name}", original))
+        setattr(owner, name, _refusal(f"{owner.__name__}.{name}", original, simulating))
     try:
         yield
     finally:

@@ -46,6 +46,38 @@ def test_the_real_world_raises(reach: Callable[[], Any]) -> None:
     assert time.time() > 0, "and comes back afterwards"
 
 
+def test_other_threads_keep_the_real_world() -> None:
+    """The clusters and clients of a test run live on in threads of their own while a world runs."""
+    world, begun, ended = World(1), threading.Event(), threading.Event()
+    found: list[object] = []
+
+    def work() -> None:
+        begun.wait(60)
+        try:
+            with socket.socket() as opened:
+                found.append(isinstance(opened, socket.socket))
+            found.append(time.monotonic() > 0)
+            logging.getLogger("hightide.test").error("not of that world")
+        except RealWorldError as error:
+            found.append(error)
+        ended.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+
+    async def story() -> None:
+        begun.set()
+        while not ended.is_set():
+            await asyncio.sleep(1)
+
+    world.run(story())
+    world.close()
+    thread.join()
+    assert found == [True, True]
+    assert world.trace.problems == []
+    assert not any("not of that world" in line for line in world.trace.timeline)
+
+
 def test_warnings_are_lines_and_tracebacks_are_problems() -> None:
     world = World(1)
     log = logging.getLogger("hightide.test")
