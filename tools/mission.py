@@ -7,6 +7,7 @@ something fail: simulation, cluster or chaos tests.
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -27,18 +28,25 @@ def covered() -> dict[str, list[tuple[str, str]]]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         kind = path.relative_to(ROOT / "tests").parts[0]
         tree = ast.parse(path.read_text())
+        of_all = [row for node in tree.body if _marks_module(node) for row in _rows_in(ast.walk(node))]
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                for row in _rows_of(node):
+                own = _rows_in(node.decorator_list)
+                for row in own + (of_all if node in tree.body and node.name.startswith("test_") else []):
                     found[row].append((kind, f"{path.relative_to(ROOT)}::{node.name}"))
     return found
 
 
-def _rows_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
+def _marks_module(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["pytestmark"]
+
+
+def _rows_in(nodes: Iterable[ast.AST]) -> list[str]:
+    """The rows that `pytest.mark.covers` names in these."""
     named = []
-    for decorator in node.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.covers":
-            named += [ast.literal_eval(argument) for argument in decorator.args]
+    for node in nodes:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.covers":
+            named += [ast.literal_eval(argument) for argument in node.args]
     return named
 
 
