@@ -213,6 +213,9 @@ class Assignments:
             min_in_sync_replicas=settings.min_insync_replicas,
         )
         partition.mark_compacted()
+        partition.throttle(
+            settings.leader_replication_throttled_replicas, settings.follower_replication_throttled_replicas
+        )
         # One table under both keys: a partition that is added is seen under both.
         table = self.by_topic.setdefault(topic.topic_id, {})
         self.by_topic[topic.name] = table
@@ -237,6 +240,9 @@ class Assignments:
         for partition in table.values():
             partition.log.configure(log_settings(settings))
             partition.mark_compacted()
+            partition.throttle(
+                settings.leader_replication_throttled_replicas, settings.follower_replication_throttled_replicas
+            )
             partition.configure(
                 synced_only=settings.durability == "fsync", min_in_sync_replicas=settings.min_insync_replicas
             )

@@ -49,6 +49,7 @@ from hightide.node.synced_record import SyncedRecord
 from hightide.node.waiting import Deadlines, Turn
 from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.quorum import QuorumTimeouts
+from hightide.replication.throttle import Throttle
 from hightide.replication.voters import Voter, VoterSet
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.directory import LogDirectory
@@ -123,6 +124,7 @@ class Node:
         self.lifecycle: BrokerLifecycle | None = None
         self.controller_link = ControllerLink(self)
         self.fetchers = ReplicaFetchers(self)
+        self.leader_throttle, self.follower_throttle = Throttle(), Throttle()
         self.in_sync_changes = InSyncChanges(self)
         self.coordinators = Coordinators(self)
 
@@ -462,6 +464,9 @@ class Node:
             image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT),
             image.settings_of(ResourceType.BROKER, str(self.settings.node_id)),
         )
+        now = self.clock.now()
+        self.leader_throttle.limit(self.settings.leader_replication_throttled_rate, now)
+        self.follower_throttle.limit(self.settings.follower_replication_throttled_rate, now)
         self.coordinators.configure()
 
     async def _allocate_producer_ids(self) -> tuple[int, int]:

@@ -41,6 +41,7 @@ from hightide.replication.events import (
 from hightide.replication.fetching import FetchVerdict
 from hightide.replication.leases import UNLIMITED, Lease
 from hightide.replication.replica import CommitRule, Replica
+from hightide.replication.throttle import NOBODY, throttled_brokers
 from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
 from hightide.storage.recovery import NO_DESCRIPTORS
@@ -112,7 +113,7 @@ class Partition:
     __slots__ = (
         "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
         "is_internal", "is_synced_only", "log", "offline_code", "offline_reason", "on_synced", "replica",
-        "replica_waiters", "topic", "topic_id",
+        "replica_waiters", "throttled_followers", "throttled_following", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +150,8 @@ class Partition:
         """Consumers that wait for a commit."""
         self.replica_waiters: dict[Callable[[], None], None] = {}
         """Followers that wait for an append."""
+        self.throttled_followers = self.throttled_following = NOBODY
+        """The brokers to whom a leader sends, and those that fetch, at no more than the throttled rate."""
         self.on_synced: Callable[[], None] | None = None
         """Whoever fetches for this follower: its next request waits for the sync (R25)."""
         self._world = world
@@ -196,6 +199,11 @@ class Partition:
                 self._world.commits.dirty(self)
         if min_in_sync_replicas != self.replica.min_in_sync_replicas:
             self._handle(MinimumChanged(min_in_sync_replicas))
+
+    def throttle(self, when_leading: Sequence[str], when_following: Sequence[str]) -> None:
+        """Take a topic's lists of throttled replicas."""
+        self.throttled_followers = throttled_brokers(when_leading, self.index)
+        self.throttled_following = throttled_brokers(when_following, self.index)
 
     def _carry_out(self, effects: Sequence[Effect], fetched: memoryview | None = None) -> None:
         """Do what the machine asks, in order; `fetched` holds the records of the answer it is asked about."""

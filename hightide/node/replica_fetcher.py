@@ -37,6 +37,7 @@ VERSION = 17  # the first that carries our session's durability
 RECONNECT_SECONDS = 0.1
 HURRY_SECONDS = 0.02  # the leader usually hears of the change too, and answers by itself
 ANSWER_SECONDS = 10.0  # beyond the wait that was asked for: then the connection is given up
+THROTTLED_SECONDS_MAX = 1.0  # then it looks again, since the rate may have been changed
 SYNCED, REPLICATED = 1, 0
 
 Key = tuple[bytes, int]
@@ -115,10 +116,11 @@ class ReplicaFetcher:
         now = self._node.clock.now()
         wanted = {key: fetch for key, part in self._partitions.items() if (fetch := part.replica.next_fetch(now))}
         wanted = {key: fetch for key, fetch in wanted.items() if fetch.leader == self._leader}
+        held = self._held(wanted, now)
         forgotten = [key for key in self._listed if key not in wanted]
         changed = {key: fetch for key, fetch in wanted.items() if self._listed.get(key) != fetch}
         if not wanted and not forgotten:
-            self._later(RECONNECT_SECONDS)
+            self._later(held or RECONNECT_SECONDS)
             return
         settings = self._node.settings
         request = FetchRequest(
@@ -140,6 +142,19 @@ class ReplicaFetcher:
         self._deadline = self._node.clock.call_later(
             settings.replica_fetch_wait_max_ms / 1000 + ANSWER_SECONDS, self._give_up
         )
+
+    def _held(self, wanted: dict[Key, NextFetch], now: float) -> float:
+        """Leave out the throttled that are behind, once they fetched more than they may; how long that lasts."""
+        throttle = self._node.follower_throttle
+        seconds = min(throttle.seconds_to_wait(now), THROTTLED_SECONDS_MAX) if throttle.is_on else 0.0
+        if seconds:
+            for key in [key for key in wanted if self._is_throttled(self._partitions[key])]:
+                del wanted[key]
+        return seconds
+
+    def _is_throttled(self, partition: "Partition") -> bool:
+        own = self._node.settings.node_id
+        return own in partition.throttled_following and own not in partition.replica.in_sync_replicas
 
     def _send(self, request: FetchRequest) -> None:
         assert self._connection is not None
@@ -246,6 +261,8 @@ class ReplicaFetcher:
             part.log_start_offset,
             records is not None,
         )
+        if records is not None and self._is_throttled(partition):
+            self._node.follower_throttle.took(len(records), self._node.clock.now())
         partition.fetch_answered(answer, None if records is None else memoryview(records))
         if key in self._listed and (part.error_code or answer.diverging is not None):
             # Listed again and answered in full (R25), or forgotten there if it is not asked for any more: a session

@@ -71,6 +71,8 @@ class BrokerSettings:
     replica_fetch_min_bytes: int
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
     replica_fetch_backoff_ms: int
     placement: str
     create_wait: str

@@ -7,7 +7,16 @@ the controllers: there their values count, and a broker learns the length of its
 from collections.abc import Iterable
 from typing import Final
 
-from hightide.metadata.settings.definition import Check, Setting, SettingType, Value, at_least, between, one_of
+from hightide.metadata.settings.definition import (
+    INT64_MAX,
+    Check,
+    Setting,
+    SettingType,
+    Value,
+    at_least,
+    between,
+    one_of,
+)
 from hightide.metadata.settings.listeners import check_brokers
 
 BOOLEAN, STRING, INT, LONG, LIST = (
@@ -218,6 +227,21 @@ def replication_settings() -> Iterable[Setting]:
     yield _fixed("replica.fetch.max.bytes", INT, "1048576", "The most that one fetch asks of a partition.", at_least(0))
     yield _fixed(
         "replica.fetch.response.max.bytes", INT, "10485760", "The most that one fetch asks of a leader.", at_least(0)
+    )
+    yield _dynamic(
+        "leader.replication.throttled.rate",
+        LONG,
+        str(INT64_MAX),
+        "Bytes a second that this broker sends to those of leader.replication.throttled.replicas that are behind.",
+        at_least(0),
+    )
+    yield _dynamic(
+        "follower.replication.throttled.rate",
+        LONG,
+        str(INT64_MAX),
+        "Bytes a second that this broker fetches for its replicas of follower.replication.throttled.replicas that are "
+        "behind.",
+        at_least(0),
     )
     yield _fixed("replica.fetch.backoff.ms", INT, "100", "The pause of a follower after a failed fetch.", at_least(0))
 

@@ -124,7 +124,7 @@ def _declared() -> Iterable[Setting]:
         "follower.replication.throttled.replicas",
         LIST,
         "",
-        "The replicas whose fetching is throttled: partition:broker pairs, or * for all.",
+        "The replicas that fetch at most follower.replication.throttled.rate: partition:broker pairs, or * for all.",
         throttled_replicas,
     )
     yield Setting(
@@ -139,7 +139,7 @@ def _declared() -> Iterable[Setting]:
         "leader.replication.throttled.replicas",
         LIST,
         "",
-        "The replicas that leaders throttle: partition:broker pairs, or * for all.",
+        "The replicas that get at most leader.replication.throttled.rate: partition:broker pairs, or * for all.",
         throttled_replicas,
     )
     yield _unavailable("local.retention.bytes", LONG, "-2", _NO_TIERS, "log.local.retention.bytes")

@@ -120,6 +120,8 @@ class FetchAttempt:
                 if not partition.log.start <= offset <= partition.log.end:
                     return True
                 if offset < bound:
+                    if self._is_held(partition):
+                        continue
                     if wanted > 1:
                         found += self._available(partition, offset, bound, wanted)
                     if wanted == 1 or found >= wanted:
@@ -219,9 +221,10 @@ class FetchAttempt:
             aborted = None
             if diverging is None:
                 limit = min(asked.max_bytes, left)
-                bound = self._bound(partition)
+                bound = asked.fetch_offset if self._is_held(partition) else self._bound(partition)
                 read = partition.read(asked.fetch_offset, limit, bound, at_least_one=at_least_one)
                 if read is not None:
+                    self._sends(partition, read.slice.length)
                     records = _small_as_bytes(read.slice)
                 if self._fetch.isolation_level == READ_COMMITTED:
                     aborted = [] if read is None else log.aborted_transactions(asked.fetch_offset, read.end)
@@ -253,6 +256,13 @@ class FetchAttempt:
         if self._fetch.isolation_level == READ_COMMITTED:
             return partition.last_stable_offset
         return partition.replica.high_watermark
+
+    def _is_held(self, partition: "Partition") -> bool:  # noqa: ARG002
+        """Whether the reader has to wait although there is something to read."""
+        return False
+
+    def _sends(self, partition: "Partition", size: int) -> None:
+        """So much of a partition is about to leave."""
 
     def _diverges(self, partition: "Partition", asked: FetchedPartition) -> tuple[int, int] | None:
         """Where the reader's log parts from ours, if it says what it last read (KIP-595)."""
@@ -330,6 +340,20 @@ class FollowerFetch(FetchAttempt):
     def _diverges(self, partition: "Partition", asked: FetchedPartition) -> tuple[int, int] | None:  # noqa: ARG002
         verdict = self._verdicts.get(asked)
         return None if verdict is None else verdict.diverging
+
+    def _is_held(self, partition: "Partition") -> bool:
+        return self._is_throttled(partition) and self._node.leader_throttle.seconds_to_wait(self._node.clock.now()) > 0
+
+    def _sends(self, partition: "Partition", size: int) -> None:
+        if self._is_throttled(partition):
+            self._node.leader_throttle.took(size, self._node.clock.now())
+
+    def _is_throttled(self, partition: "Partition") -> bool:
+        return (
+            self._node.leader_throttle.is_on
+            and self._fetch.replica_id in partition.throttled_followers
+            and self._fetch.replica_id not in partition.replica.in_sync_replicas
+        )
 
     def _waiters_of(self, partition: "Partition") -> dict[Callable[[], None], None]:
         return partition.replica_waiters
