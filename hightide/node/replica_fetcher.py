@@ -7,6 +7,7 @@ a copy.
 """
 
 import logging
+from math import ceil
 from typing import TYPE_CHECKING
 
 from hightide.errors import ErrorCode, ProtocolError
@@ -37,7 +38,6 @@ VERSION = 17  # the first that carries our session's durability
 RECONNECT_SECONDS = 0.1
 HURRY_SECONDS = 0.02  # the leader usually hears of the change too, and answers by itself
 ANSWER_SECONDS = 10.0  # beyond the wait that was asked for: then the connection is given up
-THROTTLED_SECONDS_MAX = 1.0  # then it looks again, since the rate may have been changed
 SYNCED, REPLICATED = 1, 0
 
 Key = tuple[bytes, int]
@@ -71,6 +71,7 @@ class ReplicaFetcher:
         if key not in self._partitions:
             self._partitions[key] = partition
             partition.on_synced = lambda: self._partition_synced(key)
+            self._await_sync(key, partition)  # what the former leader sent last may be on its way to the disk
         self._node.turn.soon(self.kick)
         if self._is_waiting and key not in self._asked:
             self._node.clock.call_later(HURRY_SECONDS, self._hurry, self._correlation_id)
@@ -116,16 +117,17 @@ class ReplicaFetcher:
         now = self._node.clock.now()
         wanted = {key: fetch for key, part in self._partitions.items() if (fetch := part.replica.next_fetch(now))}
         wanted = {key: fetch for key, fetch in wanted.items() if fetch.leader == self._leader}
-        held = self._held(wanted, now)
+        self._hold_throttled(wanted, now)
+        wait = self._patience(wanted, now)
         forgotten = [key for key in self._listed if key not in wanted]
         changed = {key: fetch for key, fetch in wanted.items() if self._listed.get(key) != fetch}
         if not wanted and not forgotten:
-            self._later(held or RECONNECT_SECONDS)
+            self._later(min(wait, RECONNECT_SECONDS))
             return
         settings = self._node.settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=settings.node_id, replica_epoch=self._node.broker_epoch),
-            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            max_wait_ms=ceil(wait * 1000),
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
             session_id=self._session_id,
@@ -139,18 +141,24 @@ class ReplicaFetcher:
         self._listed.update(changed)
         self._asked = wanted
         self._send(request)
-        self._deadline = self._node.clock.call_later(
-            settings.replica_fetch_wait_max_ms / 1000 + ANSWER_SECONDS, self._give_up
-        )
+        self._deadline = self._node.clock.call_later(wait + ANSWER_SECONDS, self._give_up)
 
-    def _held(self, wanted: dict[Key, NextFetch], now: float) -> float:
-        """Leave out the throttled that are behind, once they fetched more than they may; how long that lasts."""
+    def _hold_throttled(self, wanted: dict[Key, NextFetch], now: float) -> None:
+        """Leave out the throttled that are behind, once they fetched more than they may."""
         throttle = self._node.follower_throttle
-        seconds = min(throttle.seconds_to_wait(now), THROTTLED_SECONDS_MAX) if throttle.is_on else 0.0
-        if seconds:
+        if throttle.is_on and throttle.seconds_to_wait(now) > 0:
             for key in [key for key in wanted if self._is_throttled(self._partitions[key])]:
                 del wanted[key]
-        return seconds
+
+    def _patience(self, wanted: dict[Key, NextFetch], now: float) -> float:
+        """How long a request may wait at the leader: until the first of those that can't ask yet can."""
+        patience = self._node.settings.replica_fetch_wait_max_ms / 1000
+        if len(wanted) < len(self._partitions):
+            dues = (part.replica.next_deadline for key, part in self._partitions.items() if key not in wanted)
+            patience = min(
+                (due - now for due in dues if due is not None and now < due < now + patience), default=patience
+            )
+        return patience
 
     def _is_throttled(self, partition: "Partition") -> bool:
         own = self._node.settings.node_id
@@ -268,6 +276,9 @@ class ReplicaFetcher:
             # Listed again and answered in full (R25), or forgotten there if it is not asked for any more: a session
             # with an error in it is answered at once, every time.
             self._listed[key] = None
+        self._await_sync(key, partition)
+
+    def _await_sync(self, key: Key, partition: "Partition") -> None:
         if self._synced and partition.log.synced_end < partition.log.end and partition.offline_reason is None:
             self._unsynced.add(key)
 

@@ -92,7 +92,7 @@ class Session:
         self.node = node
         self.connection = connection
         self.serves = serves
-        self.quorum_answer = (-1, 0.0)  # epoch and time of the last answer to a quorum fetch (R16)
+        self.quorum_answer = (-1, 0.0, -1)  # epoch, time (R16) and high watermark of the last answer to a quorum fetch
         self.listener_name = listener_name  # clients are told the addresses of the listener they came through
         self.host = connection.peer.rpartition(":")[0]
         self.is_closed = False

@@ -36,7 +36,7 @@ async def handle(node: "Node", message: FetchRequest, request: "Request") -> Fet
         raise ApiError(ErrorCode.INVALID_REQUEST, "a controller serves the metadata log only")
     part = asked[0]
     quorum, clock = node.metadata.quorum, node.clock
-    epoch, answered_at = request.session.quorum_answer
+    epoch, answered_at, told = request.session.quorum_answer
     verdict: asyncio.Future[AnswerFetch] = asyncio.get_running_loop().create_future()
     quorum.tell(
         QuorumFetched(
@@ -53,9 +53,11 @@ async def handle(node: "Node", message: FetchRequest, request: "Request") -> Fet
     answer = await verdict
     serves = not answer.error and answer.diverging is None and answer.snapshot is None
     if serves and answer.offset >= node.metadata.log.end:
-        await node.metadata.progressed(answer.high_watermark, message.max_wait_ms / 1000)
+        # Another follower's fetch may have committed what this one has without knowing that it is committed.
+        await node.metadata.progressed(told, message.max_wait_ms / 1000)
     response = _response(node, answer, message.max_bytes, serves=serves)
-    request.session.quorum_answer = (answer.epoch, clock.now())
+    told = response.responses[0].partitions[0].high_watermark
+    request.session.quorum_answer = (answer.epoch, clock.now(), told)
     return response
 
 
