@@ -1,7 +1,6 @@
-"""`python -m bench [one-broker|kafka|failover|scale|groups] [--quick] [--only NAME…]`. Without a part, which is
-`make bench`: first one broker beside what the machine itself can do (5 minutes), then hightide and Apache Kafka side by
-side (20 minutes). Failovers of three brokers, a thousand partitions and consumer groups (5 minutes each) are measured
-when asked for."""
+"""`python -m bench [PART] [--quick] [--only NAME…]`. Without a part, which is `make bench`: first one broker beside what
+the machine itself can do (5 minutes), then hightide and Apache Kafka side by side (20 minutes). Failovers of three
+brokers, a thousand partitions, consumer groups and compaction (5 minutes each) are measured when asked for."""
 
 import argparse
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import machine
+from bench.compaction import measure_compaction
 from bench.comparison.run import ROWS
 from bench.failover import measure_failover
 from bench.groups import measure_groups
@@ -26,8 +26,14 @@ from bench.scale import measure_scale
 from bench.side_by_side import measure_side_by_side
 
 RESULTS = Path(__file__).parent.parent / "docs" / "benchmarks"
-ONE_BROKER, KAFKA, FAILOVER, SCALE, GROUPS = "one-broker", "kafka", "failover", "scale", "groups"
-NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS, FAILOVER: (FAILOVER,), SCALE: (SCALE,), GROUPS: (GROUPS,)}
+ONE_BROKER, KAFKA = "one-broker", "kafka"
+PAGES = {
+    "failover": measure_failover,
+    "scale": measure_scale,
+    "groups": measure_groups,
+    "compaction": measure_compaction,
+}
+NAMES = {ONE_BROKER: PARTS, KAFKA: ROWS, **{name: (name,) for name in PAGES}}
 
 
 def main() -> int:
@@ -50,12 +56,8 @@ def main() -> int:
             names = [name for name in NAMES[part] if not options.only or name in options.only]
             if part == ONE_BROKER and names:
                 fine &= measure_one_broker(console, directory, RESULTS, load, names, is_quick=options.quick)
-            elif part == FAILOVER:
-                fine &= measure_failover(console, directory, RESULTS, load, is_quick=options.quick)
-            elif part == SCALE:
-                fine &= measure_scale(console, directory, RESULTS, load, is_quick=options.quick)
-            elif part == GROUPS:
-                fine &= measure_groups(console, directory, RESULTS, load, is_quick=options.quick)
+            elif part in PAGES:
+                fine &= PAGES[part](console, directory, RESULTS, load, is_quick=options.quick)
             elif names:
                 fine &= measure_side_by_side(
                     console, directory, RESULTS, load, names, is_quick=options.quick, merge=options.merge
@@ -91,7 +93,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "part", nargs="?", choices=tuple(NAMES),
         help="one broker beside the machine's own speed, hightide beside Apache Kafka (both when not said), what a "
-        "producer notices of failovers, a thousand partitions, or consumer groups",
+        "producer notices of failovers, a thousand partitions, consumer groups, or compaction",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="one short run of everything: a smoke test, no figures")
     parser.add_argument(

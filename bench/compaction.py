@@ -1,17 +1,13 @@
-"""How long the loop of a broker stands still while a log is compacted: `python -m bench.compaction [--gib 1]`.
+"""`python -m bench compaction`: how long the loop of a broker stands still while a log is compacted.
 
 The broker runs in this process, on the plain event loop, so that every single callback can be timed; the helper that
-compacts is a process of its own, as always. A log is filled with records of which most are replaced later, once with
-values that do not compress and once compressed; then it is compacted while a producer and a consumer go on. The figure
-is the longest callback, by name, beside the longest in as much time without compaction: a machine that is busy with
-something else shows in both. The goal is 5 ms (DESIGN section 2).
+compacts is a process of its own, as always. A log is filled with records of which most are replaced later, once as they
+are and once compressed; then it is compacted while a producer and a consumer go on.
 """
 
-import argparse
 import asyncio
 import contextlib
 import shutil
-import sys
 import time
 from asyncio.events import Handle
 from collections.abc import Iterator
@@ -20,6 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from rich.console import Console
+
+from bench import machine
+from bench.pages import Measured, Page
 from hightide.limits import MIB
 from hightide.node.config import Settings
 from hightide.node.node import Node
@@ -29,11 +29,25 @@ from hightide.wire.compression import Codec
 from hightide.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from hightide.wire.records import Record
 
-GOAL_SECONDS = 0.005
+RESULT_NAME = "compaction"
+ROUNDS = 3
+LOG_BYTES, QUICK_LOG_BYTES = 1024 * MIB, 64 * MIB
+GOAL_SECONDS = 0.005  # DESIGN section 2: no callback of the loop takes longer
 TOPIC = "compacted"
 BATCHES, RECORDS_PER_BATCH = 400, 64  # written again and again, each record with a key of its own
 VALUE_BYTES = 1024
 PRODUCE_SECONDS = 0.01
+
+
+INTRODUCTION = f"""\
+# Compaction
+
+Written by `python -m bench compaction`: a log of 1 GiB, in records of 1 KiB of which all but the newest {BATCHES * RECORDS_PER_BATCH}
+are replaced, is compacted by the helper process while the broker takes a batch of {RECORDS_PER_BATCH} records and reads
+a megabyte every {PRODUCE_SECONDS * 1000:.0f} ms. Every callback of the broker's loop is timed. What one of them
+computed is the processor time of the loop's thread; the clock also counts what the disk and the machine took, and is
+shown beside the same measurement in as much time without compaction.
+"""
 
 
 class Stall(NamedTuple):
@@ -178,40 +192,48 @@ async def _traffic(node: Node, batches: Iterator[bytearray]) -> None:
         await asyncio.sleep(PRODUCE_SECONDS)
 
 
-def measure(directory: Path, gibibytes: float) -> list[Result]:
-    """Fill and compact a log per codec."""
-    results = []
-    for codec in (Codec.NONE, Codec.ZSTD):
-        path = directory / codec.name.lower()
-        shutil.rmtree(path, ignore_errors=True)
-        try:
-            results.append(asyncio.run(_measure(path, int(gibibytes * 1024 * MIB), codec)))
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
-    return results
+class _Lines:
+    """What is told of one codec."""
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        kind = "not compressed" if codec is Codec.NONE else codec.name.lower()
+        self.took = Measured(f"1 GiB compacted, {kind}", "s")
+        self.computed = Measured(f"the most that one callback computed meanwhile, {kind}", "ms", GOAL_SECONDS * 1000)
+        self.longest = Measured(f"the longest callback by the clock, {kind}", "ms")
+        self.longest_without = Measured(f"the same without compaction, {kind}", "ms")
+
+    def add(self, result: Result, disturbance: str | None) -> None:
+        self.took.add(result.seconds, disturbance)
+        self.computed.add(round(result.during.processor_seconds * 1000, 2), disturbance)
+        self.longest.add(round(result.during.seconds * 1000, 2), disturbance)
+        self.longest_without.add(round(result.before.seconds * 1000, 2), disturbance)
+
+    @property
+    def all(self) -> list[Measured]:
+        return [self.took, self.computed, self.longest, self.longest_without]
 
 
-def main() -> int:
-    """Measure and print; 1 when the goal was missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.compaction", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--gib", type=float, default=1.0, help="how large the log is")
-    parser.add_argument("--dir", type=Path, default=Path(".bench/compaction"), help="where it is")
-    options = parser.parse_args()
-    fine = True
-    for result in measure(options.dir, options.gib):
-        fine &= result.during.seconds <= GOAL_SECONDS
-        print(
-            f"{result.codec}: {result.log_bytes / MIB:.0f} MiB became {result.left_bytes / MIB:.0f} in "
-            f"{result.seconds:.1f} s; longest callback {result.during.seconds * 1000:.2f} ms "
-            f"({result.during.too_long} above 5 ms), "
-            f"without compaction {result.before.seconds * 1000:.2f} ms ({result.before.too_long})"
-        )
-        print(
-            f"  it was {result.during.callback}; the most that one callback computed: "
-            f"{result.during.processor_seconds * 1000:.2f} ms, without {result.before.processor_seconds * 1000:.2f} ms"
-        )
-    return 0 if fine else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def measure_compaction(console: Console, directory: Path, results: Path, load: str, *, is_quick: bool) -> bool:
+    """Measure, print, write."""
+    lines = [_Lines(codec) for codec in (Codec.NONE, Codec.ZSTD)]
+    for _ in range(1 if is_quick else ROUNDS):
+        for each in lines:
+            path = directory / RESULT_NAME
+            with machine.watch() as seen:
+                result = asyncio.run(_measure(path, QUICK_LOG_BYTES if is_quick else LOG_BYTES, each.codec))
+            shutil.rmtree(path)
+            each.add(result, seen.disturbance)
+            console.print(
+                f"{result.codec}: {result.log_bytes / MIB:.0f} MiB became {result.left_bytes / MIB:.0f} in "
+                f"{result.seconds:.1f} s; the longest callback by the clock was {result.during.callback}",
+                highlight=False,
+            )
+    page = Page(RESULT_NAME, INTRODUCTION, [line for each in lines for line in each.all], load, {})
+    page.show(console)
+    if is_quick:
+        console.print("One short run of each: nothing in docs/benchmarks.", highlight=False)
+    else:
+        page.write(results)
+        console.print(f"Wrote docs/benchmarks/{RESULT_NAME}.md and .json.", highlight=False)
+    return True
