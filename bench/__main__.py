@@ -1,5 +1,5 @@
-"""`python -m bench [PART] [--quick] [--only NAME…]`. Without a part, which is `make bench`: first one broker beside what
-the machine itself can do (5 minutes), then hightide and Apache Kafka side by side (20 minutes). Failovers of three
+"""`python -m bench [PART] [--quick] [--only NAME…]`. Without a part, which is `make bench`: first one broker beside
+what the machine itself can do (5 minutes), then hightide and Apache Kafka side by side (20 minutes). Failovers of three
 brokers, a thousand partitions, consumer groups and compaction (5 minutes each) are measured when asked for."""
 
 import argparse

@@ -42,11 +42,11 @@ PRODUCE_SECONDS = 0.01
 INTRODUCTION = f"""\
 # Compaction
 
-Written by `python -m bench compaction`: a log of 1 GiB, in records of 1 KiB of which all but the newest {BATCHES * RECORDS_PER_BATCH}
-are replaced, is compacted by the helper process while the broker takes a batch of {RECORDS_PER_BATCH} records and reads
-a megabyte every {PRODUCE_SECONDS * 1000:.0f} ms. Every callback of the broker's loop is timed. What one of them
-computed is the processor time of the loop's thread; the clock also counts what the disk and the machine took, and is
-shown beside the same measurement in as much time without compaction.
+Written by `python -m bench compaction`: a log of 1 GiB, in records of 1 KiB of which all but the newest
+{BATCHES * RECORDS_PER_BATCH} are replaced, is compacted by the helper process while the broker takes a batch of
+{RECORDS_PER_BATCH} records and reads a megabyte every {PRODUCE_SECONDS * 1000:.0f} ms. Every callback of the broker's
+loop is timed. What one of them computed is the processor time of the loop's thread; the clock also counts what the disk
+and the machine took, and is shown beside the same measurement in as much time without compaction.
 """
 
 
