@@ -152,7 +152,7 @@ class Node:
                 self.directory,
                 self.commits,
                 self.disk_failed,
-                self.turn.soon,
+                self.turn,
                 self.in_sync_changes.propose,
                 self._cut_readers,
                 self.tell_controller,

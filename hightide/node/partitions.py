@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hightide.metadata.entities import Partition as AgreedPartition
     from hightide.node.commits import GroupCommit
     from hightide.node.ports import Clock
+    from hightide.node.waiting import Turn
     from hightide.storage.directory import LogDirectory
 
 log = logging.getLogger("hightide.partitions")
@@ -73,7 +74,7 @@ class PartitionWorld:
 
     __slots__ = (
         "clock", "commits", "cut_readers", "directory", "disk_failed", "lag_time_max", "lease", "node_id", "propose",
-        "quarantined", "rules", "soon", "space",
+        "quarantined", "rules", "space", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +84,7 @@ class PartitionWorld:
         directory: "LogDirectory",
         commits: "GroupCommit",
         disk_failed: Callable[[Exception], None],
-        soon: Callable[[Callable[[], None]], None],
+        turn: "Turn",
         propose: "Callable[[Partition, ProposeInSync], None]",
         cut_readers: Callable[[], None],
         quarantined: Callable[[], None],
@@ -98,7 +99,7 @@ class PartitionWorld:
         self.space = directory.space
         self.commits = commits
         self.disk_failed = disk_failed
-        self.soon = soon
+        self.turn = turn
         self.propose = propose
         self.cut_readers = cut_readers
         self.quarantined = quarantined
@@ -271,7 +272,7 @@ class Partition:
             if replica.log_advanced(opened.end, opened.synced_end):
                 self._committed()
             if self.replica_waiters:
-                world.soon(self._on_append)
+                world.turn.soon(self._on_append)
             if self.is_synced_only or opened.needs_sync:
                 world.commits.dirty(self)
         return appended
@@ -311,7 +312,7 @@ class Partition:
             _, _, waiter, number = heappop(waiters)
             waiter.committed(number)
         if self.fetch_waiters:
-            self._world.soon(self._on_progress)
+            self._world.turn.after_answers(self._on_progress)
 
     def _wake_fetches(self) -> None:
         for waiter in list(self.fetch_waiters):
@@ -323,9 +324,9 @@ class Partition:
         self.offline_code = code
         self._fail_waiting(code)
         if self.fetch_waiters:
-            self._world.soon(self._on_progress)
+            self._world.turn.soon(self._on_progress)
         if self.replica_waiters:
-            self._world.soon(self._on_append)
+            self._world.turn.soon(self._on_append)
 
     def lease_ended(self) -> None:
         """C13: a leader that may not write any more keeps nobody waiting who could ask the next one."""

@@ -39,12 +39,13 @@ class Deadlines:
         slot = int((self._clock.now() + min(seconds, REQUEST_WAIT_SECONDS_MAX)) / SLOT_SECONDS) + 1
         entry.deadline_slot = slot
         members = self._slots.get(slot)
-        if members is None:
-            self._slots[slot] = members = {}
-            heappush(self._order, slot)
-            if self._timer is None or slot < self._timer_slot:
-                self._arm()
-        members[entry] = None
+        if members is not None:
+            members[entry] = None
+            return
+        self._slots[slot] = {entry: None}
+        heappush(self._order, slot)
+        if self._timer is None or slot < self._timer_slot:
+            self._arm()
 
     def remove(self, entry: Expiring) -> None:
         """Forget it. Idempotent."""
@@ -56,6 +57,8 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        while self._order and not self._slots[self._order[0]]:
+            del self._slots[heappop(self._order)]  # everybody in it was answered: nothing to wake up for
         if self._order:
             self._timer_slot = self._order[0]
             delay = max(0.0, self._timer_slot * SLOT_SECONDS - self._clock.now())
@@ -80,12 +83,14 @@ class Deadlines:
 class Turn:
     """Runs each given callable once at the end of the present turn of the loop, however often it was asked for.
 
-    Wakes long polls after a burst of appends instead of after each of them.
+    Wakes long polls after a burst of appends instead of after each of them. What is asked for with `after_answers`
+    comes one turn later: the answers of this turn have left by then, and no producer waits while consumers are served.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._due: dict[Callable[[], None], None] = {}
+        self._due_later: dict[Callable[[], None], None] = {}
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Ask for one call."""
@@ -97,3 +102,14 @@ class Turn:
         due, self._due = self._due, {}
         for callback in due:
             callback()
+
+    def after_answers(self, callback: Callable[[], None]) -> None:
+        """Ask for one call in the next turn."""
+        if not self._due_later:
+            self._clock.call_soon(self._pass_on)
+        self._due_later[callback] = None
+
+    def _pass_on(self) -> None:
+        due, self._due_later = self._due_later, {}
+        for callback in due:
+            self.soon(callback)

@@ -19,6 +19,7 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.time = 100.0
+        self.wakes = 0
         self.pending: list[tuple[float, Callable[..., object], tuple[object, ...], Handle]] = []
 
     def now(self) -> float:
@@ -41,6 +42,7 @@ class ManualClock:
             for entry in due:
                 self.pending.remove(entry)
                 if not entry[3].cancelled:
+                    self.wakes += 1
                     entry[1](*entry[2])
 
 
@@ -126,3 +128,32 @@ def test_nobody_waits_longer_than_the_limit() -> None:
     assert out == []
     clock.advance(2)
     assert out == ["patient"]
+
+
+def test_nobody_is_woken_for_requests_that_were_answered() -> None:
+    """A busy connection parks and answers hundreds of requests before the first of their deadlines."""
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+    for number in range(400):
+        entry = Entry(str(number), out)
+        deadlines.add(entry, 0.5)
+        deadlines.remove(entry)
+        clock.advance(SLOT_SECONDS)
+    deadlines.add(Entry("last", out), 0.5)
+    assert clock.wakes <= 2 / 0.5, "once in as long as they would have waited, not once for each"
+    clock.advance(1.0)
+    assert out == ["last"]
+
+
+def test_what_comes_after_the_answers_does_so_once() -> None:
+    clock, done = ManualClock(), list[str]()
+    turn = Turn(clock)
+
+    def wake() -> None:
+        done.append("consumers")
+
+    turn.after_answers(wake)
+    turn.after_answers(wake)
+    clock.call_soon(done.append, "answers")
+    clock.advance(0.0)
+    assert done == ["answers", "consumers"]
