@@ -7,7 +7,6 @@ a copy.
 """
 
 import logging
-from math import ceil
 from typing import TYPE_CHECKING
 
 from hightide.errors import ErrorCode, ProtocolError
@@ -118,16 +117,15 @@ class ReplicaFetcher:
         wanted = {key: fetch for key, part in self._partitions.items() if (fetch := part.replica.next_fetch(now))}
         wanted = {key: fetch for key, fetch in wanted.items() if fetch.leader == self._leader}
         self._hold_throttled(wanted, now)
-        wait = self._patience(wanted, now)
         forgotten = [key for key in self._listed if key not in wanted]
         changed = {key: fetch for key, fetch in wanted.items() if self._listed.get(key) != fetch}
         if not wanted and not forgotten:
-            self._later(min(wait, RECONNECT_SECONDS))
+            self._later(RECONNECT_SECONDS)
             return
         settings = self._node.settings
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=settings.node_id, replica_epoch=self._node.broker_epoch),
-            max_wait_ms=ceil(wait * 1000),
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
             session_id=self._session_id,
@@ -141,7 +139,9 @@ class ReplicaFetcher:
         self._listed.update(changed)
         self._asked = wanted
         self._send(request)
-        self._deadline = self._node.clock.call_later(wait + ANSWER_SECONDS, self._give_up)
+        self._deadline = self._node.clock.call_later(
+            settings.replica_fetch_wait_max_ms / 1000 + ANSWER_SECONDS, self._give_up
+        )
 
     def _hold_throttled(self, wanted: dict[Key, NextFetch], now: float) -> None:
         """Leave out the throttled that are behind, once they fetched more than they may."""
@@ -149,16 +149,6 @@ class ReplicaFetcher:
         if throttle.is_on and throttle.seconds_to_wait(now) > 0:
             for key in [key for key in wanted if self._is_throttled(self._partitions[key])]:
                 del wanted[key]
-
-    def _patience(self, wanted: dict[Key, NextFetch], now: float) -> float:
-        """How long a request may wait at the leader: until the first of those that can't ask yet can."""
-        patience = self._node.settings.replica_fetch_wait_max_ms / 1000
-        if len(wanted) < len(self._partitions):
-            dues = (part.replica.next_deadline for key, part in self._partitions.items() if key not in wanted)
-            patience = min(
-                (due - now for due in dues if due is not None and now < due < now + patience), default=patience
-            )
-        return patience
 
     def _is_throttled(self, partition: "Partition") -> bool:
         own = self._node.settings.node_id

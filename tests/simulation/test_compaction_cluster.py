@@ -17,11 +17,12 @@ from hightide.client.producer import Producer
 from hightide.errors import ApiError
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.process import SimulatedProcess
-from hightide.sim.topology import bootstrap, node_settings
+from hightide.sim.topology import node_settings
 from hightide.sim.world import World
 from hightide.storage.log import Log
 from hightide.types import TopicPartition
 from hightide.wire.records import iterate_headers, iterate_records
+from tests.simulation.visits import visit
 
 COUNT = 3
 KEYS = 12
@@ -57,14 +58,7 @@ class Nodes:
         )
 
     async def do(self, work: Callable[[Cluster], Awaitable[object]]) -> None:
-        async def doing() -> None:
-            cluster = self.client.cluster(bootstrap(COUNT))
-            try:
-                await work(cluster)
-            finally:
-                cluster.close()
-
-        await self.client.do(doing())
+        await visit(self.client, COUNT, work)
 
     async def put(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> list[bool]:
         """Which of these were acknowledged; the others may be there or not."""

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from hightide.client.admin import Admin, NewTopic
 from hightide.client.cluster import Cluster
 from hightide.client.producer import Producer
-from hightide.sim.topology import bootstrap, node_settings
+from hightide.sim.topology import node_settings
 from hightide.sim.world import World
 from hightide.types import TopicPartition
+from tests.simulation.visits import visit
 
 COUNT = 3
 PARTITION = TopicPartition("t", 0)
@@ -20,14 +21,7 @@ def test_a_crash_before_the_next_checkpoint() -> None:
     client = world.add_client("client")
 
     async def do(work: Callable[[Cluster], Awaitable[object]]) -> None:
-        async def doing() -> None:
-            cluster = client.cluster(bootstrap(COUNT))
-            try:
-                await work(cluster)
-            finally:
-                cluster.close()
-
-        await client.do(doing())
+        await visit(client, COUNT, work)
 
     async def produce(cluster: Cluster) -> None:
         producer = Producer(cluster)

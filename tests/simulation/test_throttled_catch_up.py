@@ -8,8 +8,9 @@ from hightide.client.admin import Admin, NewTopic
 from hightide.client.cluster import Cluster
 from hightide.client.configs import Resource, ResourceType, alter_configs
 from hightide.client.producer import Producer
-from hightide.sim.topology import bootstrap, host_of, node_settings
+from hightide.sim.topology import host_of, node_settings
 from hightide.sim.world import World
+from tests.simulation.visits import visit
 
 COUNT = 3
 RATE = 10_000
@@ -32,14 +33,7 @@ class Story:
         self.topic, self.brokers = topic, brokers
 
     async def do(self, work: Callable[[Cluster], Awaitable[object]]) -> None:
-        async def doing() -> None:
-            cluster = self.client.cluster(bootstrap(COUNT))
-            try:
-                await work(cluster)
-            finally:
-                cluster.close()
-
-        await self.client.do(doing())
+        await visit(self.client, COUNT, work)
 
     async def produce(self, cluster: Cluster) -> None:
         producer = Producer(cluster)
