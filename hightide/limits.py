@@ -41,6 +41,7 @@ SNAPSHOT_BATCH_BYTES = 256 * KIB  # the same for large settings
 SNAPSHOT_PIECE_BYTES = 512 * KIB  # one answer to FetchSnapshot
 SNAPSHOT_BYTES_MAX = 1024 * MIB  # a leader that claims more is not believed; 100,000 partitions have about 20 MiB
 SNAPSHOT_RETRY_SECONDS = 1.0  # after a snapshot that can't be read or has no room on the disk
+DEPARTED_BROKER_LISTED_SECONDS = 5.0  # clients learn first who leads instead; they ask about once a second
 PRODUCER_ID_BLOCK_SIZE = 1_000  # Kafka's: a start costs at most that many ids, of 2^63
 
 # Replication.

@@ -28,6 +28,7 @@ from hightide.node.checkpoints import Checkpointed, Checkpoints
 from hightide.node.commits import GroupCommit
 from hightide.node.controller_link import ControllerLink
 from hightide.node.coordinators import Coordinators
+from hightide.node.departures import Departures
 from hightide.node.fetch_sessions import FetchSessions
 from hightide.node.housekeeping import Housekeeping
 from hightide.node.in_sync_changes import InSyncChanges
@@ -127,6 +128,7 @@ class Node:
         self.leader_throttle, self.follower_throttle = Throttle(), Throttle()
         self.in_sync_changes = InSyncChanges(self)
         self.coordinators = Coordinators(self)
+        self.departures = Departures(self.clock)
 
     # ------------------------------------------------------------------ start
 
@@ -441,6 +443,8 @@ class Node:
             self._hurry_followers()
         if delta.brokers:
             self.assignments.brokers_changed()
+            if self.has_caught_up:
+                self.departures.brokers_changed(image)
         if delta.topics_deleted:
             self.coordinators.topics_deleted()
 

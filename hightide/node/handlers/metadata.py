@@ -36,7 +36,7 @@ def handle(node: "Node", message: MetadataRequest, request: "Request") -> Metada
     else:
         topics = [_asked(node, topic, message.allow_auto_topic_creation) for topic in asked]
     return MetadataResponse(
-        brokers=[_broker(broker, request) for broker in image.live_brokers()],
+        brokers=[_broker(broker, request) for broker in node.departures.listed(image)],
         cluster_id=node.directory.identity.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
