@@ -17,9 +17,10 @@ _CREATE = _OPEN | os.O_CREAT
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CLOSED = -1
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# macOS has neither: there fsync does both, and blocks are reserved by nobody.
+# macOS has none of these: there fsync does both, blocks are reserved by nobody and reads are not foreseen.
 _sync_data = getattr(os, "fdatasync", os.fsync)
 _reserve = getattr(os, "posix_fallocate", None)
+_advise = getattr(os, "posix_fadvise", None)
 
 
 class OsFile:
@@ -65,6 +66,10 @@ class OsFile:
             parts.append(data)
             have += len(data)
         return b"".join(parts)
+
+    def expect(self, position: int, length: int) -> None:
+        if _advise is not None:
+            _advise(self._descriptor, position, length, os.POSIX_FADV_WILLNEED)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

@@ -89,6 +89,9 @@ class SimulatedFile:
         self._disk.reading(self.path)
         return bytes(self._content.seen[position : position + length])
 
+    def expect(self, position: int, length: int) -> None:
+        self._alive()
+
     def truncate(self, size: int) -> None:
         self._alive()
         self._disk.truncate(self._content, self.path, size)

@@ -33,6 +33,9 @@ class File(Protocol):
     def read_at(self, position: int, length: int) -> bytes:
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
 
+    def expect(self, position: int, length: int) -> None:
+        """These bytes will be read soon: let the disk bring them meanwhile. Returns at once and promises nothing."""
+
     def truncate(self, size: int) -> None:
         """Cut or zero-extend to `size`."""
 

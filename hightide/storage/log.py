@@ -632,9 +632,11 @@ class Log:
         if position < segment.size:
             position = self._verification.look_again(segment, position)
         if position < segment.size:
-            return Scrubbed(segment, position, self.truncation_generation)
+            return Scrubbed(segment, position, self.truncation_generation).prepared()
         following = segments.index(segment) + 1
-        return Scrubbed(segments[following], 0, self.truncation_generation) if following < len(segments) else None
+        if following == len(segments):
+            return None
+        return Scrubbed(segments[following], 0, self.truncation_generation).prepared()
 
     # ------------------------------------------------------------------ compaction (R20)
 

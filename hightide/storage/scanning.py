@@ -75,16 +75,18 @@ def headers_from(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         position += header.size
 
 
-def verified_from(file: File, position: int, end: int) -> Iterator[StoredBatch]:
+def verified_from(
+    file: File, position: int, end: int, chunk_bytes: int = RECOVERY_SCAN_BYTES
+) -> Iterator[StoredBatch]:
     """Each batch from a boundary up to `end`, its CRC verified; BadBatchError at the first that fails."""
     buffer, start = b"", position
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(buffer):
-            buffer, start, at = _chunk(file, position, end, RECOVERY_SCAN_BYTES), position, 0
+            buffer, start, at = _chunk(file, position, end, chunk_bytes), position, 0
         header = _checked(file, buffer, at, position, end)
         if at + header.size > len(buffer):
-            buffer, start, at = _chunk(file, position, end, max(RECOVERY_SCAN_BYTES, header.size)), position, 0
+            buffer, start, at = _chunk(file, position, end, max(chunk_bytes, header.size)), position, 0
         if not crc_ok(buffer, at, header):
             raise BadBatchError(file, position, "has a wrong CRC")
         yield StoredBatch(position, header, buffer, at)
