@@ -57,7 +57,9 @@ class Failover:
         self._say = say
         self._topics: list[str] = []
         self.kill = Measured("unavailable after kill -9 of a leader", "s", SESSION_SECONDS + 1)
-        self.kill_both = Measured("unavailable after kill -9 of a leader that is the active controller", "s")
+        self.kill_both = Measured(
+            "unavailable after kill -9 of a leader that is the active controller", "s", SESSION_SECONDS + 1
+        )
         self.stop = Measured("unavailable around a clean stop of a leader", "s", 0.2)
         self.stop_both = Measured("unavailable around a clean stop of a leader that is the active controller", "s")
         self.stopping = Measured("a clean stop, from SIGTERM to the end of the process", "s")
