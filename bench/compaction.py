@@ -7,6 +7,7 @@ are and once compressed; then it is compacted while a producer and a consumer go
 
 import asyncio
 import contextlib
+import resource
 import shutil
 import time
 from asyncio.events import Handle
@@ -45,21 +46,19 @@ INTRODUCTION = f"""\
 Written by `python -m bench compaction`: a log of 1 GiB, in records of 1 KiB of which all but the newest
 {BATCHES * RECORDS_PER_BATCH} are replaced, is compacted by the helper process while the broker takes a batch of
 {RECORDS_PER_BATCH} records and reads a megabyte every {PRODUCE_SECONDS * 1000:.0f} ms. Every callback of the broker's
-loop is timed. What one of them computed is the processor time of the loop's thread; the clock also counts what the disk
-and the machine took, and is shown beside the same measurement in as much time without compaction.
+loop is timed. A stall is a callback with everything it waited for: the disk, locks, other threads and processes. Where
+the thread never waited by its own will, a stall is what it computed and how long the kernel let others go first; if the
+clock went further, the host took the difference away. That is shown too, and everything beside as much time without
+compaction.
 """
 
 
 class Stall(NamedTuple):
-    """The longest callback of a while, how many were longer than the goal, and the most that one computed.
+    """The longest callback of a while by the clock, and the longest without what the host took away."""
 
-    The last tells a busy machine from a busy loop: time in which the processor did something else is not in it.
-    """
-
+    clock_seconds: float
     seconds: float
     callback: str
-    too_long: int
-    processor_seconds: float
 
 
 class Result(NamedTuple):
@@ -69,11 +68,16 @@ class Result(NamedTuple):
     log_bytes: int
     left_bytes: int
     seconds: float
-    before: Stall
+    without: Stall
     during: Stall
 
 
-Call = tuple[float, float, str]  # seconds, processor seconds, whose
+class Call(NamedTuple):
+    """One callback: by the clock, without what the host took away, and whose."""
+
+    clock_seconds: float
+    seconds: float
+    callback: str
 
 
 @contextlib.contextmanager
@@ -84,17 +88,25 @@ def _watched() -> Iterator[list[Call]]:
 
     def timed(handle: Any) -> None:
         name = _name(handle._callback)
-        began, processor = time.perf_counter(), time.thread_time()
+        (waits, runnable), began = _waited(), time.perf_counter()
         original(handle)
         seconds = time.perf_counter() - began
         if seconds > GOAL_SECONDS / 10:
-            found.append((seconds, time.thread_time() - processor, name))
+            now_waits, now_runnable = _waited()
+            found.append(Call(seconds, seconds if now_waits > waits else now_runnable - runnable, name))
 
     Handle._run = timed  # type: ignore[method-assign,assignment]
     try:
         yield found
     finally:
         Handle._run = original  # type: ignore[method-assign]
+
+
+def _waited() -> tuple[int, float]:
+    """How often this thread waited for something, and the seconds it ran or could have run."""
+    waits = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    ran, queued, _ = Path("/proc/thread-self/schedstat").read_text().split()
+    return waits, (int(ran) + int(queued)) / 1e9
 
 
 def _name(callback: Any) -> str:
@@ -105,9 +117,8 @@ def _name(callback: Any) -> str:
 
 
 def _worst(found: list[Call]) -> Stall:
-    seconds, _, callback = max(found, default=(0.0, 0.0, "nothing"))
-    too_long = sum(each > GOAL_SECONDS for each, _, _ in found)
-    return Stall(seconds, callback, too_long, max((processor for _, processor, _ in found), default=0.0))
+    worst = max(found, key=lambda call: call.seconds, default=Call(0.0, 0.0, "nothing"))
+    return Stall(max((call.clock_seconds for call in found), default=0.0), worst.seconds, worst.callback)
 
 
 async def _measure(directory: Path, log_bytes: int, codec: Codec) -> Result:
@@ -199,19 +210,21 @@ class _Lines:
         self.codec = codec
         kind = "not compressed" if codec is Codec.NONE else codec.name.lower()
         self.took = Measured(f"1 GiB compacted, {kind}", "s")
-        self.computed = Measured(f"the most that one callback computed meanwhile, {kind}", "ms", GOAL_SECONDS * 1000)
-        self.longest = Measured(f"the longest callback by the clock, {kind}", "ms")
-        self.longest_without = Measured(f"the same without compaction, {kind}", "ms")
+        self.stall = Measured(f"the longest stall of the loop meanwhile, {kind}", "ms", GOAL_SECONDS * 1000)
+        self.stall_without = Measured(f"the same without compaction, {kind}", "ms")
+        self.clock = Measured(f"the longest callback with what the host took, {kind}", "ms")
+        self.clock_without = Measured(f"that without compaction, {kind}", "ms")
 
     def add(self, result: Result, disturbance: str | None) -> None:
         self.took.add(result.seconds, disturbance)
-        self.computed.add(round(result.during.processor_seconds * 1000, 2), disturbance)
-        self.longest.add(round(result.during.seconds * 1000, 2), disturbance)
-        self.longest_without.add(round(result.before.seconds * 1000, 2), disturbance)
+        self.stall.add(round(result.during.seconds * 1000, 2), disturbance)
+        self.stall_without.add(round(result.without.seconds * 1000, 2), disturbance)
+        self.clock.add(round(result.during.clock_seconds * 1000, 2), disturbance)
+        self.clock_without.add(round(result.without.clock_seconds * 1000, 2), disturbance)
 
     @property
     def all(self) -> list[Measured]:
-        return [self.took, self.computed, self.longest, self.longest_without]
+        return [self.took, self.stall, self.stall_without, self.clock, self.clock_without]
 
 
 def measure_compaction(console: Console, directory: Path, results: Path, load: str, *, is_quick: bool) -> bool:
@@ -226,7 +239,7 @@ def measure_compaction(console: Console, directory: Path, results: Path, load: s
             each.add(result, seen.disturbance)
             console.print(
                 f"{result.codec}: {result.log_bytes / MIB:.0f} MiB became {result.left_bytes / MIB:.0f} in "
-                f"{result.seconds:.1f} s; the longest callback by the clock was {result.during.callback}",
+                f"{result.seconds:.1f} s; the longest stall was {result.during.callback}",
                 highlight=False,
             )
     page = Page(RESULT_NAME, INTRODUCTION, [line for each in lines for line in each.all], load, {})
