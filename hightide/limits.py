@@ -88,6 +88,7 @@ VERIFIED_BATCHES_PER_READ = 1024  # I31 on old data: about 2 ms of the loop, the
 VERIFIED_BYTES_PER_READ = 1 * MIB  # the same for large batches: 1-3 ms when the disk or the host brings the memory
 VERIFIED_CHUNK_BYTES = 256 * KIB  # read in one go for it: larger ones need new memory each time
 SCRUB_STEP_BYTES = 256 * KIB  # looked at in one go: a millisecond of the loop or two, with the memory for it
+SCRUB_STEP_BATCHES = 256  # the same for small ones
 SCRUB_SECONDS_FIRST = 0.0125  # between two steps of the first scrub after a start: 20 MiB/s at most, 2 % of a core
 SCRUB_SECONDS_LATER = 0.625  # of all later ones: 34 GB a day, and nobody notices
 VERIFIED_RANGES_REMEMBERED = 64  # per segment; a forgotten range is only verified again

@@ -24,7 +24,7 @@ class Departures:
         """A newer image is committed; at most as many are remembered as are registered."""
         live = {broker.broker_id for broker in image.live_brokers()}
         now = self._clock.now()
-        left = {broker_id: now for broker_id in self._live - live} | self._left
+        left = dict.fromkeys(self._live - live, now) | self._left
         self._left = {broker_id: since for broker_id, since in left.items() if broker_id in image.brokers}
         for broker_id in live:
             self._left.pop(broker_id, None)

@@ -1,8 +1,8 @@
 """The scrub: stored bytes are looked at again and again, whether anybody reads them or not (I31).
 
 A bit that turned in a replica nobody reads is found here and mended by its leader (R17), before the others are gone.
-The first pass of a process life is brisk, since nobody knows what happened to the disk meanwhile; the later ones are
-slow enough to cost nothing. Each step takes a few milliseconds.
+The first pass of a process life is brisk and looks at what the process found, since nobody knows what happened to the
+disk meanwhile; the later ones look at everything and are slow enough to cost nothing. A step takes about a millisecond.
 """
 
 from collections.abc import Iterator
@@ -27,6 +27,7 @@ class Scrubbing:
         self._node = node
         self._steps = self._pass()
         self._seconds = SCRUB_SECONDS_FIRST
+        self._is_first = True
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -41,7 +42,7 @@ class Scrubbing:
     def _step(self) -> None:
         if next(self._steps, None) is None:
             self._steps = self._pass()
-            self._seconds = SCRUB_SECONDS_LATER
+            self._seconds, self._is_first = SCRUB_SECONDS_LATER, False
         self.start()
 
     def _pass(self) -> Iterator[bool]:
@@ -59,7 +60,7 @@ class Scrubbing:
 
     def _look(self, partition: "Partition", done: "Scrubbed | None") -> "Scrubbed | None":
         try:
-            return partition.log.scrub(done)
+            return partition.log.scrub(done, found_only=self._is_first)
         except (CorruptionError, OSError) as error:
             partition.quarantine(error)
             return None

@@ -89,7 +89,7 @@ class SimulatedFile:
         self._disk.reading(self.path)
         return bytes(self._content.seen[position : position + length])
 
-    def expect(self, position: int, length: int) -> None:
+    def expect(self, position: int, length: int) -> None:  # noqa: ARG002
         self._alive()
 
     def truncate(self, size: int) -> None:

@@ -615,10 +615,11 @@ class Log:
             self._unsynced.directory_changed()
         return [Removal(self._files, paths)] if paths else []
 
-    def scrub(self, before: Scrubbed | None = None) -> Scrubbed | None:
-        """Make sure of a few milliseconds' worth of stored bytes, whoever wants them (I31); None after the last.
+    def scrub(self, before: Scrubbed | None = None, *, found_only: bool = False) -> Scrubbed | None:
+        """Make sure of a little of what is stored, whoever wants it (I31); None after the last.
 
-        CorruptionError when they are bad. `before` is what the last call of this pass returned.
+        CorruptionError when it is bad. `before` is what the last call of this pass returned. `found_only` passes over
+        what this process wrote or scanned itself.
         """
         segments = list(self._segments)
         segment, position = segments[0], 0
@@ -629,9 +630,10 @@ class Log:
         if segment.base < self.start:  # nobody may read below, and the epochs there are forgotten
             is_partly = segment.end > self.start and self._segments.find(self.start) is segment
             position = max(position, segment.position_of(self.start)) if is_partly else segment.size
-        if position < segment.size:
+        size = min(segment.size, segment.verified_start) if found_only else segment.size
+        if position < size:
             position = self._verification.look_again(segment, position)
-        if position < segment.size:
+        if position < size:
             return Scrubbed(segment, position, self.truncation_generation).prepared()
         following = segments.index(segment) + 1
         if following == len(segments):

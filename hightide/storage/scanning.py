@@ -75,9 +75,7 @@ def headers_from(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         position += header.size
 
 
-def verified_from(
-    file: File, position: int, end: int, chunk_bytes: int = RECOVERY_SCAN_BYTES
-) -> Iterator[StoredBatch]:
+def verified_from(file: File, position: int, end: int, chunk_bytes: int = RECOVERY_SCAN_BYTES) -> Iterator[StoredBatch]:
     """Each batch from a boundary up to `end`, its CRC verified; BadBatchError at the first that fails."""
     buffer, start = b"", position
     while position < end:

@@ -8,7 +8,13 @@ they must fit their neighbours and the epoch history.
 
 from typing import NamedTuple
 
-from hightide.limits import SCRUB_STEP_BYTES, VERIFIED_BATCHES_PER_READ, VERIFIED_BYTES_PER_READ, VERIFIED_CHUNK_BYTES
+from hightide.limits import (
+    SCRUB_STEP_BATCHES,
+    SCRUB_STEP_BYTES,
+    VERIFIED_BATCHES_PER_READ,
+    VERIFIED_BYTES_PER_READ,
+    VERIFIED_CHUNK_BYTES,
+)
 from hightide.storage.epochs import EpochHistory
 from hightide.storage.scanning import BadBatchError, Chain, verified_from
 from hightide.storage.segment import Segment
@@ -46,15 +52,15 @@ class Verification:
             return None
         known = segment.verified_range(start)
         if known is None:
-            known = self._verify(segment, start, stop, VERIFIED_BYTES_PER_READ)
+            known = self._verify(segment, start, stop, VERIFIED_BATCHES_PER_READ, VERIFIED_BYTES_PER_READ)
             segment.mark_verified(start, *known)
         return None if known[0] >= stop else known
 
     def look_again(self, segment: Segment, start: int) -> int:
         """Make sure of bytes that may have been good before, from one boundary on: where the next ones begin."""
-        return self._verify(segment, start, segment.size, SCRUB_STEP_BYTES)[0]
+        return self._verify(segment, start, segment.size, SCRUB_STEP_BATCHES, SCRUB_STEP_BYTES)[0]
 
-    def _verify(self, segment: Segment, start: int, stop: int, bytes_max: int) -> tuple[int, int]:
+    def _verify(self, segment: Segment, start: int, stop: int, batches_max: int, bytes_max: int) -> tuple[int, int]:
         chain: Chain | None = None
         position = start
         for count, batch in enumerate(verified_from(segment.file, start, stop, VERIFIED_CHUNK_BYTES), 1):
@@ -67,7 +73,7 @@ class Verification:
             if reason is not None:
                 raise BadBatchError(segment.file, batch.position, reason)
             position = batch.position + header.size
-            if count >= VERIFIED_BATCHES_PER_READ or position - start >= bytes_max:
+            if count >= batches_max or position - start >= bytes_max:
                 break
         assert chain is not None
         self._check_follower(segment, position, chain.following)
