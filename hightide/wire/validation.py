@@ -34,7 +34,6 @@ from hightide.wire.records import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Record,
-    crc_ok,
     iterate_headers,
     iterate_records,
     patch_append_time,
@@ -138,15 +137,18 @@ def checked_batches(data: memoryview | bytes | bytearray) -> list[tuple[int, Bat
     For the broker's own batches, several and control batches allowed, and for followers (R21).
     """
     batches: list[tuple[int, BatchHeader]] = []
+    view = memoryview(data)
     end = 0
     try:
-        for position, header in iterate_headers(data):
-            if not crc_ok(data, position, header):
+        for each in iterate_headers(view):
+            position, header = each
+            end = position + header.batch_length + LENGTH_OVERHEAD
+            if crc32c(view[position + CRC_START : end]) != header.crc:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} does not match its CRC")
-            if header.last_offset_delta < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
+            delta = header.last_offset_delta
+            if delta < 0 or not 0 <= header.record_count <= delta + 1:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} counts wrongly")
-            batches.append((position, header))
-            end = position + header.size
+            batches.append(each)
     except ProtocolError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     if end != len(data):
