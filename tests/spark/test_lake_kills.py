@@ -19,6 +19,7 @@ from tests.spark.topics import Topics
 
 pytestmark = [pytest.mark.covers("S3"), pytest.mark.long, pytest.mark.timeout(3600)]
 KILLS = 6
+SMALL_BATCH, LARGE_BATCH = 200, 20_000  # many moments to be killed at; and a quick end
 PARTITIONS = 3
 
 
@@ -43,9 +44,9 @@ class Filler:
                 self.ends[partition] = self._topics.fill(self._name, 20, partition=partition)
 
 
-def start(lake: Lake, topics: Topics, name: str, trigger: str) -> subprocess.Popen[str]:
+def start(lake: Lake, topics: Topics, name: str, trigger: str, records: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "hightide", "pipeline", "lake", name, "-b", topics.bootstrap, "--to", lake.where]
-    command += ["--format", lake.form, "--trigger", trigger, "--option", "maxOffsetsPerTrigger=200"]
+    command += ["--format", lake.form, "--trigger", trigger, "--option", f"maxOffsetsPerTrigger={records}"]
     command += ["--compact-to", "64KB", "--master", "local[1]", "--conf", "spark.driver.memory=512m"]
     command += [part for key, value in lake.catalog.items() for part in ("--catalog", f"{key}={value}")]
     return subprocess.Popen(
@@ -62,7 +63,7 @@ def test_every_record_exactly_once(
     filler = Filler(topics, name)
     try:
         for _ in range(KILLS):
-            job = start(lake, topics, name, "200ms")
+            job = start(lake, topics, name, "200ms", SMALL_BATCH)
             assert job.stderr is not None
             wanted = dice.randint(1, 8)
             seen = 0
@@ -77,7 +78,7 @@ def test_every_record_exactly_once(
             job.stderr.close()
     finally:
         filler.stop()
-    last = start(lake, topics, name, "available-now")
+    last = start(lake, topics, name, "available-now", LARGE_BATCH)
     _, said = last.communicate()
     assert last.returncode == 0, said
     assert lake.places() == [(part, offset) for part, end in enumerate(filler.ends) for offset in range(end)]
