@@ -34,8 +34,9 @@ class SocketConnection:
     """`node.ports.Connection` on one non-blocking socket."""
 
     __slots__ = (
-        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_fd", "_finishing", "_large", "_loop", "_out",
-        "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn", "_writing", "on_closed", "peer",
+        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_fd", "_finishing", "_gathers", "_large",
+        "_loop", "_low_water", "_out", "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn",
+        "_writing", "on_closed", "peer",
     )  # fmt: skip
 
     def __init__(self, turn: "Turn", sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
@@ -51,6 +52,8 @@ class SocketConnection:
         self._buffered = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._large: LargeRequests | None = None
+        self._gathers = False
+        self._low_water = 1
         self._paused = self._reading = self._writing = self._closed = False
         self._sends_soon = self._delivering = self._finishing = False
 
@@ -59,6 +62,14 @@ class SocketConnection:
         self._receiver = receiver
         if not self._closed:
             self._read(True)
+
+    def gather(self) -> None:
+        """Wait for long frames without looking at their pieces.
+
+        Only where the peer is a broker, which sends at once: one that holds small rests back until it hears that the
+        former bytes arrived (Nagle) would wait for us, and we for it, until the kernel's timer of 40 ms.
+        """
+        self._gathers = True
 
     # ------------------------------------------------------------------ in
 
@@ -93,6 +104,17 @@ class SocketConnection:
             return
         self._buffer.received(count)
         self._deliver()
+        if self._gathers and (self._buffer.pending or self._low_water > 1):
+            self._await_bytes()
+
+    def _await_bytes(self) -> None:
+        """Be woken when much of a long frame is here, not for every piece of it."""
+        wanted = min(self._buffer.missing, limits.AWAITED_BYTES_MAX)
+        if wanted < limits.AWAITED_BYTES_MIN:
+            wanted = 1
+        if wanted != self._low_water and not self._closed:
+            self._low_water = wanted
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def _deliver(self) -> None:
         """Hand over whole frames.
@@ -451,6 +473,7 @@ class SocketNetwork:
                 sock.close()
                 raise
             connection = self.wrap(sock, f"{host}:{port}")
+            connection.gather()
             connection.start(receiver(connection))
             return connection
         raise error

@@ -127,6 +127,12 @@ class FrameBuffer:
         """Bytes received and not yet handed out."""
         return self._end - self._start
 
+    @property
+    def missing(self) -> int:
+        """Bytes of the frame that is arriving which are still to come."""
+        start, end = self._start, self._end
+        return self._needed(start, end) - (end - start) if start != end else 0
+
     def _needed(self, start: int, end: int) -> int:
         """Bytes from `start` to the end of the frame that is arriving, as far as that is known."""
         if end - start < LENGTH_BYTES:

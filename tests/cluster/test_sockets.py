@@ -123,3 +123,64 @@ def test_a_peer_that_leaves_is_noticed_while_its_request_waits(loop: asyncio.Abs
     turn(loop, 5)
     assert frames.is_closed
     connection.close()
+
+
+def gathering(loop: asyncio.AbstractEventLoop) -> tuple[SocketConnection, Frames, socket.socket]:
+    """A connection that we opened, and its peer, a broker."""
+    connection, frames, peer = connected(loop)
+    connection.gather()
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection, frames, peer
+
+
+@pytest.mark.parametrize("size", [100_000, RECEIVE_BUFFER_BYTES_MAX, 3 * KEPT_BYTES_MAX])
+@pytest.mark.parametrize("piece", [10_000, 300_000])
+def test_a_long_frame_in_pieces_and_the_short_ones_around_it_arrive(
+    loop: asyncio.AbstractEventLoop, size: int, piece: int
+) -> None:
+    connection, frames, peer = gathering(loop)
+    stream = memoryview(FRAME + size.to_bytes(4) + bytes(size) + FRAME)
+    while stream:
+        try:
+            stream = stream[peer.send(stream[:piece]) :]
+        except BlockingIOError:
+            pass
+        turn(loop)
+    turn(loop, 50)
+    assert frames.sizes == [996, size, 996]
+    peer.send(FRAME)
+    turn(loop, 2)
+    assert frames.sizes == [996, size, 996, 996], "nobody waits for more than there is"
+    connection.close()
+    peer.close()
+    turn(loop)
+
+
+def test_the_receiver_of_a_long_frame_is_not_woken_for_every_piece(loop: asyncio.AbstractEventLoop) -> None:
+    connection, frames, peer = gathering(loop)
+    head = (1_000_000).to_bytes(4) + bytes(50_000)
+    peer.send(head)
+    turn(loop, 3)
+    received = connection._buffer.pending
+    peer.send(bytes(10_000))
+    turn(loop, 3)
+    assert (connection._buffer.pending, received) == (len(head), len(head)), "the kernel keeps it"
+    rest = memoryview(bytes(1_000_000 - 60_000))
+    while rest:
+        rest = rest[peer.send(rest[:100_000]) :]
+        turn(loop)
+    turn(loop, 3)
+    assert frames.sizes == [1_000_000]
+    connection.close()
+    peer.close()
+    turn(loop)
+
+
+def test_a_peer_that_leaves_in_the_middle_of_a_long_frame_is_noticed(loop: asyncio.AbstractEventLoop) -> None:
+    connection, frames, peer = gathering(loop)
+    peer.send((1_000_000).to_bytes(4) + bytes(50_000))
+    turn(loop, 3)
+    peer.close()
+    turn(loop, 3)
+    assert frames.is_closed
+    connection.close()
