@@ -169,10 +169,14 @@ class Loads:
                 result = self.send_at_rate(
                     cluster.bootstrap, topic, rate, acks, cluster.pids, seconds=self.effort.latency_seconds
                 )
-        figures = {name: float(value) for name, value in result.items() if name.endswith("_us")}
-        figures["cpu_us"] = sum(result["broker_cpu_seconds"]) * 1e6 / result["messages"]
-        figures["late_share"] = result["late"] / result["messages"]
-        return Run(figures, seen.disturbance)
+        return Run(_latencies(result), seen.disturbance)
+
+    def mock_latency(self, rate: int, acks: str) -> Run:
+        """What the client itself takes: the same against the broker inside librdkafka, without a network."""
+        self.touch(0)
+        with machine.watch() as seen:
+            result = self.send_at_rate("mock", "floor", rate, acks, [], seconds=self.effort.latency_seconds)
+        return Run(_latencies(result), seen.disturbance)
 
     def send_at_rate(
         self, bootstrap: str, topic: str, rate: int, acks: str, pids: list[int], *, seconds: float
@@ -238,6 +242,13 @@ def resident_mb(cluster: Cluster) -> float:
 
 def _listed(pids: list[int]) -> str:
     return ",".join(map(str, pids)) or "0"
+
+
+def _latencies(result: dict[str, Any]) -> dict[str, float]:
+    figures = {name: float(value) for name, value in result.items() if name.endswith("_us")}
+    figures["cpu_us"] = sum(result["broker_cpu_seconds"]) * 1e6 / result["messages"]
+    figures["late_share"] = result["late"] / result["messages"]
+    return figures
 
 
 def _throughput(result: dict[str, Any], memory_mb: float) -> dict[str, float]:

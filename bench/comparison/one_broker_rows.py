@@ -138,7 +138,13 @@ def latency_lines(
 def _latency(loads: Loads, arena: Arena, rate: int) -> Contest:
     title = f"latency at {rate:,} messages/s"
     runners = both(lambda system: loads.latency(arena, system, rate, "all"))
-    return Contest("latency", title, runners, latency_lines(title, 0.5, 0.5))
+    runners[MOCK] = lambda: loads.mock_latency(rate, "all")
+    lines = latency_lines(title, 0.5, 0.5)
+    beside_client = f"{title}: produce p50, to the client alone"
+    lines += [
+        Line(beside_client, "produce_p50_us", "us", (system, MOCK), plotted=False) for system in (HIGHTIDE, KAFKA)
+    ]
+    return Contest("latency", title, runners, lines)
 
 
 def _partitions(loads: Loads, arena: Arena, partitions: int) -> Contest:
