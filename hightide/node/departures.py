@@ -1,9 +1,9 @@
-"""Brokers that left a moment ago, which clients are told of a little longer.
+"""Brokers that died a moment ago, which clients are told of a little longer.
 
 A Metadata answer that names a new leader and lists its predecessor no more makes librdkafka (2.16) take the partition
 from a broker that it is just forgetting: the records go nowhere until it asks again a second later. Told of the move
-first and of the departure later it sends at once. Who asks a departed broker meanwhile is refused the connection, as in
-the seconds before anybody knew.
+first and of the death later it sends at once. Who asks a dead broker meanwhile is refused the connection, as in the
+seconds before anybody knew. One that stops cleanly is no longer listed, as in Kafka: its leaders moved before it went.
 """
 
 from hightide.limits import DEPARTED_BROKER_LISTED_SECONDS
@@ -13,7 +13,7 @@ from hightide.node.ports import Clock
 
 
 class Departures:
-    """When each broker was last seen to be live. Invariant: whoever is live in the newest image is not in `_left`."""
+    """When each broker was found dead. Invariant: whoever is live in the newest image is not in `_left`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -25,13 +25,17 @@ class Departures:
         live = {broker.broker_id for broker in image.live_brokers()}
         now = self._clock.now()
         left = dict.fromkeys(self._live - live, now) | self._left
-        self._left = {broker_id: since for broker_id, since in left.items() if broker_id in image.brokers}
-        for broker_id in live:
-            self._left.pop(broker_id, None)
+        self._left = {
+            broker_id: since
+            for broker_id, since in left.items()
+            if broker_id not in live
+            and (broker := image.brokers.get(broker_id)) is not None
+            and not broker.in_controlled_shutdown
+        }
         self._live = live
 
     def listed(self, image: Image) -> list[Broker]:
-        """Whom clients are told of, by id: the live ones and those that left a moment ago."""
+        """Whom clients are told of, by id: the live ones and those that died a moment ago."""
         if not self._left:
             return image.live_brokers()
         earliest = self._clock.now() - DEPARTED_BROKER_LISTED_SECONDS

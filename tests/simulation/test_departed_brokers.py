@@ -1,10 +1,12 @@
 """Clients are told who leads instead of a dead broker before they are told that it is gone."""
 
 import asyncio
+from collections.abc import Callable
 
 from hightide.client.admin import Admin, NewTopic
 from hightide.client.cluster import Cluster
 from hightide.limits import DEPARTED_BROKER_LISTED_SECONDS
+from hightide.sim.process import SimulatedProcess
 from hightide.sim.topology import host_of, node_settings
 from hightide.sim.world import World
 from hightide.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -36,7 +38,8 @@ class Watcher:
             await asyncio.sleep(PACE)
 
 
-def test_a_dead_broker_is_listed_until_clients_know_its_successor() -> None:
+def watched_while(victim_ends: Callable[[SimulatedProcess], None]) -> Watcher:
+    """What clients are told while one of three brokers ends and comes back."""
     world = World(7)
     nodes = {number: world.add_node(host_of(number), node_settings(number, COUNT)) for number in range(1, COUNT + 1)}
     client, watcher = world.add_client("client"), Watcher()
@@ -49,7 +52,7 @@ def test_a_dead_broker_is_listed_until_clients_know_its_successor() -> None:
         await visit(client, COUNT, lambda cluster: Admin(cluster).create_topics([new]))
         client.begin(visit(client, COUNT, lambda cluster: watcher.watch(cluster, world)))
         await asyncio.sleep(1)
-        nodes[VICTIM].kill()
+        victim_ends(nodes[VICTIM])
         await asyncio.sleep(20)
         nodes[VICTIM].start()
         assert await world.until(lambda: nodes[VICTIM].is_up)
@@ -60,9 +63,20 @@ def test_a_dead_broker_is_listed_until_clients_know_its_successor() -> None:
     world.run(story())
     world.close()
     assert [str(problem) for problem in world.trace.problems] == []
+    assert watcher.listed[-1][2] == {1, 2, 3}, "it is back when it is back"
+    return watcher
 
+
+def test_a_dead_broker_is_listed_until_clients_know_its_successor() -> None:
+    watcher = watched_while(lambda process: process.kill())
     moved = next(when for when, leader, _ in watcher.listed if leader != VICTIM)
     gone = next(when for when, _, brokers in watcher.listed if VICTIM not in brokers)
     assert abs(gone - moved - DEPARTED_BROKER_LISTED_SECONDS) <= 2 * PACE
     assert all(brokers == {2, 3} for when, _, brokers in watcher.listed if gone <= when < gone + 1), "gone is gone"
-    assert watcher.listed[-1][2] == {1, 2, 3}, "and back when it is back"
+
+
+def test_a_broker_that_stops_cleanly_is_gone_with_its_last_leader() -> None:
+    watcher = watched_while(lambda process: process.stop())
+    moved = next(when for when, leader, _ in watcher.listed if leader != VICTIM)
+    gone = next(when for when, _, brokers in watcher.listed if VICTIM not in brokers)
+    assert gone <= moved + 2 * PACE
