@@ -11,6 +11,7 @@ RECEIVE_BUFFER_BYTES_INITIAL = 64 * KIB  # an idle connection stays cheap
 RECEIVE_BUFFER_BYTES_MAX = 1 * MIB  # larger buffers gained nothing; a larger frame grows it for that frame only
 AWAITED_BYTES_MAX = 256 * KIB  # of a frame's rest, before its receiver is woken: a third of the wake-ups
 AWAITED_BYTES_MIN = 32 * KIB  # less is not worth the system call that asks for it
+GATHERED_BUFFER_BYTES_MAX = 12 * MIB  # kept for answers of brokers while long ones come: new memory costs more
 LARGE_REQUESTS_BYTES_MAX = 256 * MIB  # of all connections together, while they arrive; others wait in the kernel
 STALLED_REQUEST_SECONDS = 10.0  # who sends nothing of a large request for this long keeps no memory that others want
 OUTPUT_BUFFER_BYTES_MAX = 64 * MIB  # a client that does not read is disconnected, not buffered for

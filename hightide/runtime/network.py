@@ -64,12 +64,13 @@ class SocketConnection:
             self._read(True)
 
     def gather(self) -> None:
-        """Wait for long frames without looking at their pieces.
+        """Wait for long frames without looking at their pieces, and keep the memory for the next one.
 
         Only where the peer is a broker, which sends at once: one that holds small rests back until it hears that the
         former bytes arrived (Nagle) would wait for us, and we for it, until the kernel's timer of 40 ms.
         """
         self._gathers = True
+        self._buffer.kept_bytes_max = limits.GATHERED_BUFFER_BYTES_MAX
 
     # ------------------------------------------------------------------ in
 

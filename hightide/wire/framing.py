@@ -20,6 +20,7 @@ from hightide.limits import KIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BY
 LENGTH_BYTES = 4
 KEPT_BYTES_MAX = RECEIVE_BUFFER_BYTES_MAX + 64 * KIB  # a batch of 1 MiB comes with a request around it
 SMALL_HEAD_BYTES = 16 * KIB  # moving this much is cheaper than another receive into what is left at the end
+SHORT_FRAMES_MAX = 8  # in a row, and nobody sends long ones any more
 GROWTH = 4  # a larger frame gets four times what it has sent
 
 _LENGTH = Struct(">i")
@@ -44,15 +45,29 @@ class FrameBuffer:
     """The receive buffer of one connection; `limit` may change at any time, say after login.
 
     `room`, where it is set, is asked for the whole of a frame before the buffer grows beyond its ordinary size for it.
+    A larger buffer is given back with its frame, unless `kept_bytes_max` allows it to wait for the next long one.
     """
 
     # The bytes [start, end) were received and not yet handed out.
-    __slots__ = ("_buffer", "_end", "_filled", "_start", "_view", "limit", "room", "taken")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_filled",
+        "_short_frames",
+        "_start",
+        "_view",
+        "kept_bytes_max",
+        "limit",
+        "room",
+        "taken",
+    )
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.room: Room | None = None
         self.taken = 0
+        self.kept_bytes_max = KEPT_BYTES_MAX
+        self._short_frames = 0
         self._buffer = bytearray(RECEIVE_BUFFER_BYTES_INITIAL)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
@@ -62,7 +77,7 @@ class FrameBuffer:
         """Where to receive next; never empty. Call it only when `next_frame` has returned None. NoRoomError: later."""
         start, end, capacity = self._start, self._end, len(self._buffer)
         if start == end:
-            if capacity > KEPT_BYTES_MAX:
+            if capacity > KEPT_BYTES_MAX and self._is_outgrown(capacity, end):
                 self._replace(RECEIVE_BUFFER_BYTES_INITIAL, 0, 0)
             elif self._filled and capacity < RECEIVE_BUFFER_BYTES_MAX:
                 self._replace(capacity * 2, 0, 0)
@@ -85,6 +100,11 @@ class FrameBuffer:
         if self._end == len(self._buffer):
             raise BufferError("the buffer is full of whole frames: take them out first")
         return self._view[self._end :]
+
+    def _is_outgrown(self, capacity: int, used: int) -> bool:
+        """Whether a buffer that grew for a long frame is given back: at once, or when only short ones follow."""
+        self._short_frames = 0 if used > RECEIVE_BUFFER_BYTES_INITIAL else self._short_frames + 1
+        return capacity > self.kept_bytes_max or self._short_frames >= SHORT_FRAMES_MAX
 
     def received(self, count: int) -> None:
         """That many bytes were written to the front of `writable()`."""

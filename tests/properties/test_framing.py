@@ -16,11 +16,13 @@ sizes = st.integers(0, 300) | st.integers(60 * KIB, 70 * KIB) | st.integers(MIB 
     lengths=st.lists(sizes, max_size=8),
     pieces=st.lists(st.integers(1, 300_000) | st.integers(1, 10), min_size=1, max_size=20),
     idle=st.sets(st.integers(0, 30)),
+    kept=st.sampled_from([KEPT_BYTES_MAX, 4 * KEPT_BYTES_MAX]),
 )
-def test_frames_come_out_as_they_went_in(lengths: list[int], pieces: list[int], idle: set[int]) -> None:
+def test_frames_come_out_as_they_went_in(lengths: list[int], pieces: list[int], idle: set[int], kept: int) -> None:
     bodies = [bytes([index + 1]) * length for index, length in enumerate(lengths)]
     stream = memoryview(b"".join(pack(">i", len(body)) + body for body in bodies))
     buffer = FrameBuffer(2 * MIB)
+    buffer.kept_bytes_max = kept
     found, turn = [], 0
     while stream:
         room = buffer.writable()

@@ -7,7 +7,7 @@ import pytest
 
 from hightide.errors import ProtocolError
 from hightide.limits import KIB, MIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
-from hightide.wire.framing import KEPT_BYTES_MAX, FrameBuffer, NoRoomError
+from hightide.wire.framing import KEPT_BYTES_MAX, SHORT_FRAMES_MAX, FrameBuffer, NoRoomError
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -122,6 +122,24 @@ def test_a_buffer_grown_for_one_frame_is_given_back() -> None:
     assert [len(frame) for frame in receive(buffer, framed(bytes(5 * MIB)))] == [5 * MIB]
     buffer.writable()
     assert buffer.capacity == RECEIVE_BUFFER_BYTES_INITIAL
+
+
+def test_a_kept_buffer_waits_for_the_next_long_frame_and_goes_when_none_comes() -> None:
+    buffer = FrameBuffer(100 * MIB)
+    buffer.kept_bytes_max = 6 * MIB
+    for _ in range(3):
+        assert [len(frame) for frame in receive(buffer, framed(bytes(5 * MIB)))] == [5 * MIB]
+        buffer.writable()
+        assert buffer.capacity >= 5 * MIB
+        for _ in range(SHORT_FRAMES_MAX - 2):
+            assert list(receive(buffer, framed(b"short"))) == [b"short"]
+    for _ in range(SHORT_FRAMES_MAX):
+        assert list(receive(buffer, framed(b"short"))) == [b"short"]
+    buffer.writable()
+    assert buffer.capacity == RECEIVE_BUFFER_BYTES_INITIAL
+    assert [len(frame) for frame in receive(buffer, framed(bytes(9 * MIB)))] == [9 * MIB]
+    buffer.writable()
+    assert buffer.capacity == RECEIVE_BUFFER_BYTES_INITIAL, "more than is kept"
 
 
 def test_a_busy_connection_grows_to_the_bound_and_an_idle_one_shrinks() -> None:
