@@ -38,7 +38,7 @@ class Plan:
 def full(directory: Path, say: Callable[[str], None]) -> Plan:
     """What `make bench` does."""
     return Plan(
-        directory, run_seconds=0.8, rounds=5, rounds_max=9, part_seconds_max=110, runs_needed=3, starts=5, say=say
+        directory, run_seconds=0.8, rounds=5, rounds_max=30, part_seconds_max=300, runs_needed=3, starts=5, say=say
     )
 
 
