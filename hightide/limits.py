@@ -93,5 +93,6 @@ VERIFIED_CHUNK_BYTES = 256 * KIB  # read in one go for it: larger ones need new 
 SCRUB_STEP_BYTES = 256 * KIB  # looked at in one go: a millisecond of the loop or two, with the memory for it
 SCRUB_STEP_BATCHES = 256  # the same for small ones
 SCRUB_SECONDS_FIRST = 0.0125  # between two steps of the first scrub after a start: 20 MiB/s at most, 2 % of a core
+SCRUB_PASS_SECONDS_MIN = 3600.0  # from the beginning of one pass to that of the next: small logs need no more
 SCRUB_SECONDS_LATER = 0.625  # of all later ones: 34 GB a day, and nobody notices
 VERIFIED_RANGES_REMEMBERED = 64  # per segment; a forgotten range is only verified again

@@ -2,14 +2,15 @@
 
 A bit that turned in a replica nobody reads is found here and mended by its leader (R17), before the others are gone.
 The first pass of a process life is brisk and looks at what the process found, since nobody knows what happened to the
-disk meanwhile; the later ones look at everything and are slow enough to cost nothing. A step takes about a millisecond.
+disk meanwhile; the later ones, one an hour at most, look at everything and are slow enough to cost nothing. A step
+takes about a millisecond.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hightide.errors import CorruptionError
-from hightide.limits import SCRUB_SECONDS_FIRST, SCRUB_SECONDS_LATER
+from hightide.limits import SCRUB_PASS_SECONDS_MIN, SCRUB_SECONDS_FIRST, SCRUB_SECONDS_LATER
 from hightide.node.ports import Timer
 
 if TYPE_CHECKING:
@@ -28,11 +29,16 @@ class Scrubbing:
         self._steps = self._pass()
         self._seconds = SCRUB_SECONDS_FIRST
         self._is_first = True
+        self._began = 0.0
         self._timer: Timer | None = None
 
     def start(self) -> None:
         """Begin."""
-        self._timer = self._node.clock.call_later(self._seconds, self._step)
+        self._began = self._node.clock.now()
+        self._later(self._seconds)
+
+    def _later(self, seconds: float) -> None:
+        self._timer = self._node.clock.call_later(seconds, self._step)
 
     def stop(self) -> None:
         """No more."""
@@ -40,10 +46,15 @@ class Scrubbing:
             self._timer.cancel()
 
     def _step(self) -> None:
-        if next(self._steps, None) is None:
-            self._steps = self._pass()
-            self._seconds, self._is_first = SCRUB_SECONDS_LATER, False
-        self.start()
+        if next(self._steps, None) is not None:
+            self._later(self._seconds)
+            return
+        self._steps = self._pass()
+        self._seconds, self._is_first = SCRUB_SECONDS_LATER, False
+        now = self._node.clock.now()
+        rest = max(self._seconds, self._began + SCRUB_PASS_SECONDS_MIN - now)
+        self._began = now + rest
+        self._later(rest)
 
     def _pass(self) -> Iterator[bool]:
         """Every log once; True after each step."""

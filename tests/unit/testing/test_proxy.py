@@ -10,7 +10,7 @@ from hightide.testing.places import BROKERS, BROKERS_PROXY, Claim, Place
 from hightide.testing.proxy import Proxy
 
 DEADLINE_SECONDS = 10.0
-LARGE = bytes(range(256)) * 40_000  # more than the proxy and two kernels hold
+LARGE = bytes(range(256)) * 200_000  # more than the proxy and a kernel's buffers hold, which grow to some 40 MB
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ class Pair:
         return sock
 
     async def receive(self, sock: socket.socket, count: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < count:
             part = await asyncio.wait_for(self.loop.sock_recv(sock, count - len(data)), DEADLINE_SECONDS)
             assert part, "it ended"
             data += part
-        return data
+        return bytes(data)
 
     async def close(self) -> None:
         for sock in [*self.sockets, self.listener]:
