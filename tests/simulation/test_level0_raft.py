@@ -88,3 +88,10 @@ def test_a_silent_leader_is_replaced_after_a_fetch_time_out() -> None:
     leader.paused_until = 60.0
     world.kernel.run(5.0 + world.timeouts.fetch + 2 * world.timeouts.election + 0.5)
     assert [node.id for node in world.leaders() if node is not leader] != []
+
+
+@pytest.mark.parametrize("seed", [14054, 14662])
+def test_a_leader_whose_votes_came_late_is_no_loss(seed: int) -> None:
+    """A newer epoch had committed more by then, which the late one need not have."""
+    run = run_raft(seed)
+    assert run.violation is None, run.message

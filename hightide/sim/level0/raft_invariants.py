@@ -65,12 +65,16 @@ class RaftInvariants:
     # ------------------------------------------------------------------ when something rare happens
 
     def elected(self, node: "RaftNode", epoch: int) -> None:
-        """I13, and I20 in its strongest form: whoever leads has everything that was acknowledged."""
+        """I13, and I20 in its strongest form: whoever leads has everything that was acknowledged.
+
+        Not so for one whose votes came late, after the election of a newer epoch: what that one committed is none of
+        its business, and it can commit nothing (seed 14054).
+        """
         self._newest_epoch = max(self._newest_epoch, epoch)
         leader = self._leaders.setdefault(epoch, (node.id, node.life))
         if leader != (node.id, node.life):
             raise InvariantError("I13", f"epoch {epoch} was led by {leader[0]}, and now by {node.id}")
-        if self.trusts_disks:
+        if self.trusts_disks and epoch == self._newest_epoch:
             self.holds_committed(node, "I20", f"node {node.id} was elected in epoch {epoch}")
 
     def holds_committed(self, node: "RaftNode", name: str, when: str) -> None:
