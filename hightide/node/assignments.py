@@ -66,7 +66,8 @@ class Assignments:
                     partition = self._open(image, topic, index)
                     # R8: what an earlier life led gives no role in this one.
                     if partition is not None and not self._world.rules.r8_new_epoch_every_start:
-                        partition.take_role(agreed, image.brokers)
+                        minimum = self._node.topic_settings(topic.name, image).min_insync_replicas
+                        partition.take_role(agreed, image.brokers, minimum)
 
     def catch_up(self) -> None:
         """The metadata has reached this life of the broker: what it says now is what this node has to be."""
@@ -174,7 +175,7 @@ class Assignments:
             return
         if wanted.leader == self._node.settings.node_id and not refetching.may_lead(key, wanted):
             partition.quarantine(CorruptionError(WOULD_LEAD))
-        partition.take_role(wanted, image.brokers)
+        partition.take_role(wanted, image.brokers, self._node.topic_settings(topic.name, image).min_insync_replicas)
         self._node.fetchers.follow(partition)
         if partition.is_internal:
             self._node.coordinators.role_taken(partition)
@@ -237,7 +238,8 @@ class Assignments:
         if table is None or self._node.image.topic_named(name) is None:
             return
         settings = self._node.topic_settings(name)
-        for partition in table.values():
+        for partition in list(table.values()):
+            self._catch_up_with(partition)
             partition.log.configure(log_settings(settings))
             partition.mark_compacted()
             partition.throttle(
@@ -247,6 +249,12 @@ class Assignments:
                 synced_only=settings.durability == "fsync", min_in_sync_replicas=settings.min_insync_replicas
             )
             self._node.fetchers.follow(partition)
+
+    def _catch_up_with(self, partition: Partition) -> None:
+        """R23: a minimum counts with the sets of its own image; their step may wait behind this one."""
+        wanted = self._node.image.partition(partition.topic_id, partition.index)
+        if wanted is not None and wanted.partition_epoch > partition.replica.partition_epoch:
+            self._take_role(partition.topic_id, partition.index)
 
     def _delete_topic(self, topic_id: bytes) -> None:
         self._node.refetching.forget_topic(topic_id)

@@ -166,8 +166,13 @@ class Partition:
 
     # ------------------------------------------------------------------ leadership
 
-    def take_role(self, agreed: "AgreedPartition", brokers: "Mapping[int, Broker]") -> None:
-        """Lead or follow as the committed metadata says (R8, C25: never from local memory)."""
+    def take_role(self, agreed: "AgreedPartition", brokers: "Mapping[int, Broker]", minimum: int) -> None:
+        """Lead or follow as the committed metadata says (R8, C25: never from local memory).
+
+        `minimum` is min.insync.replicas of the same image. Taken one after the other, sets and minimum could commit
+        what neither the old nor the new pair allows (R23).
+        """
+        self.replica.min_in_sync_replicas = minimum
         sets = agreed.replicas, agreed.in_sync_replicas
         epochs = agreed.leader_epoch, agreed.partition_epoch
         if agreed.leader == self._world.node_id:

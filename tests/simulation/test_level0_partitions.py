@@ -76,3 +76,9 @@ def test_all_kinds_of_faults_strike() -> None:
         "isolate", "cut_one_way", "lossy", "stalls", "hold", "crash_controller", "cut_controller",
         "minimum", "recreate", "switch", "freeze_clock",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [13324, 13393, 14383])
+def test_sets_and_minimum_of_one_image_are_taken_together(seed: int) -> None:
+    """A leader that learned of several batches at once had the new in-sync set and the old minimum, and committed."""
+    kept(run_partitions(seed))

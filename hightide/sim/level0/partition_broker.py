@@ -293,7 +293,9 @@ class BrokerProcess:
         agreed = self.image.partition(topic_id, index)
         if agreed is None or self.id not in agreed.replicas:
             return
-        replica = self.replicas.get((topic_id, index)) or self._open(self.image.topics[topic_id], index)
+        topic = self.image.topics[topic_id]
+        replica = self.replicas.get((topic_id, index)) or self._open(topic, index)
+        replica.machine.min_in_sync_replicas = self.world.topic_settings(self.image, topic.name)[0]
         replica.take_role(agreed, self.image.brokers, self.clock())
         self._follow(replica, agreed)
         self.parked.wake(replica)
@@ -324,6 +326,8 @@ class BrokerProcess:
             replica = self.replicas.get((topic.topic_id, index))
             if replica is None:
                 continue
+            if agreed.partition_epoch > replica.machine.partition_epoch:
+                self._take_role(topic.topic_id, index)
             if replica.machine.min_in_sync_replicas != minimum:
                 replica.handle(MinimumChanged(minimum))
             if replica.machine.synced_only != synced_only:
