@@ -238,8 +238,9 @@ class Assignments:
         if table is None or self._node.image.topic_named(name) is None:
             return
         settings = self._node.topic_settings(name)
-        for partition in list(table.values()):
+        for partition in list(table.values()):  # which may open another log in its place
             self._catch_up_with(partition)
+        for partition in table.values():
             partition.log.configure(log_settings(settings))
             partition.mark_compacted()
             partition.throttle(
