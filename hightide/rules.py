@@ -96,6 +96,7 @@ class Rules:
     r21_followers_verify: bool = True
     r22_topic_id_before_first_byte: bool = True
     r23_minimum_recomputes_eligible: bool = True
+    r23_minimum_with_its_sets: bool = True
     r23_switch_waits_for_reports: bool = True
     r24_judge_appended: bool = True
     r25_credit_synced_sessions_only: bool = True

@@ -253,6 +253,8 @@ class Assignments:
 
     def _catch_up_with(self, partition: Partition) -> None:
         """R23: a minimum counts with the sets of its own image; their step may wait behind this one."""
+        if not self._world.rules.r23_minimum_with_its_sets:
+            return
         wanted = self._node.image.partition(partition.topic_id, partition.index)
         if wanted is not None and wanted.partition_epoch > partition.replica.partition_epoch:
             self._take_role(partition.topic_id, partition.index)

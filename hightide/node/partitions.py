@@ -169,15 +169,13 @@ class Partition:
     def take_role(self, agreed: "AgreedPartition", brokers: "Mapping[int, Broker]", minimum: int) -> None:
         """Lead or follow as the committed metadata says (R8, C25: never from local memory).
 
-        `minimum` is min.insync.replicas of the same image. Taken one after the other, sets and minimum could commit
-        what neither the old nor the new pair allows (R23).
+        `minimum` is min.insync.replicas of the same image (R23).
         """
-        self.replica.min_in_sync_replicas = minimum
         sets = agreed.replicas, agreed.in_sync_replicas
         epochs = agreed.leader_epoch, agreed.partition_epoch
         if agreed.leader == self._world.node_id:
             now = self._world.clock.now()
-            self._handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced))
+            self._handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced, minimum))
         else:
             self._handle(FollowershipGranted(agreed.leader, *epochs, *sets))
 

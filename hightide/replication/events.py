@@ -24,6 +24,8 @@ class LeadershipGranted(NamedTuple):
     """The controller's committed metadata made this replica the leader, or changed its sets (in-sync rule).
 
     `whole_logs_synced` is false from a switch to `fsync` until the leader's report of R23 is committed.
+    `min_in_sync_replicas` is the minimum of the same image, None for the one known before: taken one after the other,
+    sets and minimum could commit what neither the old pair nor the new one allows (R23).
     """
 
     leader_epoch: int
@@ -33,6 +35,7 @@ class LeadershipGranted(NamedTuple):
     brokers: Mapping[int, BrokerState] = NOBODY_KNOWN
     now: float = 0.0
     whole_logs_synced: bool = True
+    min_in_sync_replicas: int | None = None
 
 
 class FollowershipGranted(NamedTuple):

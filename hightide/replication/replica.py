@@ -309,6 +309,8 @@ class Replica:
         self.partition_epoch = event.partition_epoch
         self.replicas = event.replicas
         self.in_sync_replicas = event.in_sync_replicas
+        if event.min_in_sync_replicas is not None and self._rules.r23_minimum_with_its_sets:
+            self.min_in_sync_replicas = event.min_in_sync_replicas
         self._leadership.take(event)
         return effects + self._sets_changed(had_enough=had_enough)
 

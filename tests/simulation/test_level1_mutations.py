@@ -186,6 +186,44 @@ def a_follower_has_not_heard_that_syncs_are_wanted(rules: Rules) -> list[str]:
     return story.run(play)
 
 
+def a_leader_learns_of_minimum_and_sets_at_once(rules: Rules) -> list[str]:
+    """While it is cut off its controllers the minimum rises, and one more member is gone, which stays eligible."""
+    story = Story(count=7, rules=rules)
+    network, topic = story.world.network, Resource(ResourceType.TOPIC, "t")
+    leader, eligible, member, gone = MANY = (4, 5, 6, 7)
+    minimum = "min.insync.replicas"
+
+    async def play() -> None:
+        await story.start()
+        await story.create(replicas=MANY, **{minimum: "2"})
+        await story.produce(*VALUES[:1])
+        story.nodes[gone].kill()
+        await asyncio.sleep(1.0)
+        story.nodes[eligible].kill()
+        sending = story.client.begin(story.send(VALUES[1]))  # appended, and committed when 5 is not waited for any more
+        await asyncio.sleep(1.0)
+        for controller in (1, 2, 3):
+            network.cut(story.nodes[controller].name, story.nodes[leader].name)
+        await story.in_sync({leader, eligible, member})
+        await story.do(lambda cluster: alter_configs(cluster, topic, {minimum: "3"}))
+        await story.in_sync({leader, member})
+        assert story.agreed().eligible_leader_replicas == (eligible,)
+        assert story.agreed().leader == leader
+        network.heal()
+        await story.until(lambda: set(story.partition(leader).replica.in_sync_replicas) == {leader, member})
+        await asyncio.sleep(1.0)
+        acknowledged = VALUES[:2] if sending.done() else VALUES[:1]
+        for number in (leader, member):
+            story.nodes[number].kill()
+        sending.cancel()
+        await story.start([eligible])
+        await story.until(lambda: story.agreed().leader == eligible)
+        await story.do(lambda cluster: alter_configs(cluster, topic, {minimum: "1"}))
+        await judge(story, acknowledged)
+
+    return story.run(play)
+
+
 # ---------------------------------------------------------------------- the gate
 
 
@@ -204,6 +242,7 @@ FINDINGS = [
     Finding("r10_unready_replicas_leave", "liveness", a_leader_can_not_read_its_log),
     Finding("r17_quarantine_synced_corruption", "K4", a_bit_turns_in_what_was_synced),
     Finding("r17_doubtful_replicas_leave", "K4", a_bit_turns_in_what_nobody_synced),
+    Finding("r23_minimum_with_its_sets", "K4", a_leader_learns_of_minimum_and_sets_at_once),
     Finding("r25_credit_synced_sessions_only", "liveness", a_follower_has_not_heard_that_syncs_are_wanted),
 ]
 

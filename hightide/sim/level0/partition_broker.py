@@ -295,8 +295,8 @@ class BrokerProcess:
             return
         topic = self.image.topics[topic_id]
         replica = self.replicas.get((topic_id, index)) or self._open(topic, index)
-        replica.machine.min_in_sync_replicas = self.world.topic_settings(self.image, topic.name)[0]
-        replica.take_role(agreed, self.image.brokers, self.clock())
+        minimum, _ = self.world.topic_settings(self.image, topic.name)
+        replica.take_role(agreed, self.image.brokers, self.clock(), minimum)
         self._follow(replica, agreed)
         self.parked.wake(replica)
 
@@ -326,7 +326,8 @@ class BrokerProcess:
             replica = self.replicas.get((topic.topic_id, index))
             if replica is None:
                 continue
-            if agreed.partition_epoch > replica.machine.partition_epoch:
+            is_behind = agreed.partition_epoch > replica.machine.partition_epoch
+            if is_behind and self.world.rules.r23_minimum_with_its_sets:
                 self._take_role(topic.topic_id, index)
             if replica.machine.min_in_sync_replicas != minimum:
                 replica.handle(MinimumChanged(minimum))

@@ -69,16 +69,17 @@ class Disk:
         self.lost_synced = True
         self.directory_id = self.directory_id[:-1] + bytes([self.directory_id[-1] + 100 & 255])
 
-    def go_back(self, random: Random, *, with_epoch: bool) -> None:
-        """Logs lose their ends, synced or not. An old copy of the whole disk has an old epoch and old checkpoints too;
-        one that only lost records ends below a checkpointed high watermark."""
+    def go_back(self, random: Random, *, older_than: int | None = None) -> None:
+        """Logs lose their ends, synced or not. A copy of the whole disk is from before the life of epoch `older_than`:
+        its own epoch and its checkpoints are older too. One that only lost records ends below a checkpointed high
+        watermark. (A copy of the newest life is what no broker can tell from its own disk: R8 does not cover it.)"""
         self.lost_synced = True
-        if with_epoch:
-            self.stored_epoch -= 1
+        if older_than is not None:
+            self.stored_epoch = min(self.stored_epoch, older_than - 1)
             self.high_watermarks.clear()
         for (_, index), log in self.logs.items():
             below = self.high_watermarks.get((log.topic_id, index), 0)
-            if with_epoch:
+            if older_than is not None:
                 log.truncate(random.randint(log.start, log.end))
             elif log.start < below <= log.end:
                 log.truncate(random.randint(log.start, below - 1))

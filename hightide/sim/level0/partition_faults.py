@@ -182,7 +182,7 @@ class Faults:
         broker_id = self._alive()
         if broker_id is None or not self._all_well_without(broker_id):
             return ""
-        self._world.go_back(broker_id, self._random, with_epoch=True)
+        self._world.go_back(broker_id, self._random, whole_disk=True)
         self._back(broker_id, 0.1, 6.0)
         return f"{broker_id} returns with an old copy of its disk"
 
@@ -191,7 +191,7 @@ class Faults:
         broker_id = self._alive()
         if broker_id is None or not self._all_well_without(broker_id):
             return ""
-        self._world.go_back(broker_id, self._random, with_epoch=False)
+        self._world.go_back(broker_id, self._random, whole_disk=False)
         self._back(broker_id, 0.1, 6.0)
         return f"{broker_id} returns with shortened logs"
 

@@ -83,8 +83,8 @@ class HostedReplica:
         if type(event) in CHANGES_OF_SETS:
             self.truth.check_sets()
 
-    def take_role(self, agreed: Partition, brokers: Mapping[int, Broker], now: float) -> None:
-        """Lead or follow as replayed metadata says."""
+    def take_role(self, agreed: Partition, brokers: Mapping[int, Broker], now: float, minimum: int) -> None:
+        """Lead or follow as replayed metadata says; `minimum` is of the same image (R23)."""
         epochs = agreed.leader_epoch, agreed.partition_epoch
         sets = agreed.replicas, agreed.in_sync_replicas
         is_new = agreed.leader_epoch > self.machine.leader_epoch
@@ -95,7 +95,7 @@ class HostedReplica:
             if is_new:
                 self.highest_told = -1
                 self.truth.led(self, agreed.leader_epoch)
-            self.handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced))
+            self.handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced, minimum))
         else:
             self.handle(FollowershipGranted(agreed.leader, *epochs, *sets))
 

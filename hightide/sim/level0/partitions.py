@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from hightide.errors import ErrorCode
-from hightide.metadata.entities import ResourceType
+from hightide.metadata.entities import LOST_DIRECTORY, ResourceType
 from hightide.metadata.image import Image
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.level0.kernel import InvariantError, Kernel
@@ -152,11 +152,13 @@ class PartitionWorld:
         self._doubt(broker_id)
         self.disks[broker_id].wipe()
 
-    def go_back(self, broker_id: int, random: Random, *, with_epoch: bool) -> None:
-        """Its logs lose their ends, synced or not; `with_epoch`: everything else is as old."""
+    def go_back(self, broker_id: int, random: Random, *, whole_disk: bool) -> None:
+        """Its logs lose their ends, synced or not; `whole_disk`: it is a copy from before its newest unfenced life."""
         self.kill(broker_id)
         self._doubt(broker_id)
-        self.disks[broker_id].go_back(random, with_epoch=with_epoch)
+        broker = self.controllers.image.brokers.get(broker_id)
+        unfenced_epoch = 0 if broker is None else broker.unfenced_epoch
+        self.disks[broker_id].go_back(random, older_than=unfenced_epoch if whole_disk else None)
 
     def pause(self, broker_id: int, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
@@ -325,6 +327,8 @@ class PartitionWorld:
         partition = truth.agreed
         if partition is None or broker_id not in partition.last_known_eligible:
             return None
+        if partition.directory_of(broker_id) == LOST_DIRECTORY:
+            return None  # waited for, but it never leads this way, whatever it has fetched again (R7)
         return self.disks[broker_id].logs.get(truth.directory)
 
     def leader_of(self, key: Key) -> HostedReplica | None:
