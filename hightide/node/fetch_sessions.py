@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from hightide import limits
 from hightide.errors import ApiError, ErrorCode
+from hightide.node.follower_news import FollowerNews
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -71,9 +72,9 @@ Key = tuple[str | bytes, int]
 
 
 class FetchSession:
-    """The partitions of one client, first served first."""
+    """The partitions of one client, first served first; those of a follower with what is new of them."""
 
-    __slots__ = ("epoch", "identifier", "last_used", "partitions", "uses_topic_ids")
+    __slots__ = ("epoch", "identifier", "last_used", "news", "partitions", "uses_topic_ids")
 
     def __init__(self, identifier: int, uses_topic_ids: bool, now: float) -> None:
         self.identifier = identifier
@@ -81,6 +82,7 @@ class FetchSession:
         self.epoch = 1
         self.last_used = now
         self.partitions: dict[Key, FetchedPartition] = {}
+        self.news: FollowerNews | None = None
 
     def update(self, asked: Iterable[FetchedPartition], forgotten: Iterable[Key]) -> None:
         """Apply an incremental request."""
@@ -91,8 +93,12 @@ class FetchSession:
                 self.partitions[key] = partition
             else:
                 known.ask(partition)
+            if self.news is not None:
+                self.news.keys[key] = None
         for key in forgotten:
             self.partitions.pop(key, None)
+            if self.news is not None:
+                self.news.forget(key)
         if len(self.partitions) > limits.FETCH_SESSION_PARTITIONS_MAX:
             raise ApiError(ErrorCode.INVALID_REQUEST, "too many partitions in one fetch session")
 
@@ -151,4 +157,6 @@ class FetchSessions:
 
     def close(self, identifier: int) -> None:
         """Forget one. Idempotent."""
-        self._sessions.pop(identifier, None)
+        session = self._sessions.pop(identifier, None)
+        if session is not None and session.news is not None:
+            session.news.close()

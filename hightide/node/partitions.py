@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from hightide.metadata.entities import Broker
     from hightide.metadata.entities import Partition as AgreedPartition
     from hightide.node.commits import GroupCommit
+    from hightide.node.follower_news import FollowerNews
     from hightide.node.ports import Clock
     from hightide.node.waiting import Turn
     from hightide.storage.directory import LogDirectory
@@ -114,7 +115,7 @@ class Partition:
     __slots__ = (
         "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
         "is_internal", "is_synced_only", "log", "offline_code", "offline_reason", "on_synced", "replica",
-        "replica_waiters", "throttled_followers", "throttled_following", "topic", "topic_id",
+        "throttled_followers", "throttled_following", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -149,8 +150,8 @@ class Partition:
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.fetch_waiters: dict[Callable[[], None], None] = {}
         """Consumers that wait for a commit."""
-        self.replica_waiters: dict[Callable[[], None], None] = {}
-        """Followers that wait for an append."""
+        self.watchers: dict[FollowerNews, tuple[str | bytes, int]] = {}
+        """The sessions of followers, which are told of all that they have to hear of."""
         self.throttled_followers = self.throttled_following = NOBODY
         """The brokers to whom a leader sends, and those that fetch, at no more than the throttled rate."""
         self.on_synced: Callable[[], None] | None = None
@@ -171,6 +172,8 @@ class Partition:
 
         `minimum` is min.insync.replicas of the same image (R23).
         """
+        if self.watchers:
+            self._world.turn.soon(self._on_append)
         sets = agreed.replicas, agreed.in_sync_replicas
         epochs = agreed.leader_epoch, agreed.partition_epoch
         if agreed.leader == self._world.node_id:
@@ -274,7 +277,7 @@ class Partition:
         if not appended.duplicate:
             if replica.log_advanced(opened.end, opened.synced_end):
                 self._committed()
-            if self.replica_waiters:
+            if self.watchers:
                 world.turn.soon(self._on_append)
             if self.is_synced_only or opened.needs_sync:
                 world.commits.dirty(self)
@@ -314,6 +317,8 @@ class Partition:
         while waiters and waiters[0][0] <= high_watermark:
             _, _, waiter, number = heappop(waiters)
             waiter.committed(number)
+        for news, key in self.watchers.items():
+            news.keys[key] = None
         if self.fetch_waiters:
             self._world.turn.after_answers(self._on_progress)
 
@@ -328,7 +333,7 @@ class Partition:
         self._fail_waiting(code)
         if self.fetch_waiters:
             self._world.turn.soon(self._on_progress)
-        if self.replica_waiters:
+        if self.watchers:
             self._world.turn.soon(self._on_append)
 
     def lease_ended(self) -> None:
@@ -429,8 +434,8 @@ class Partition:
             self._refused_by_disk(error)
 
     def _wake_replicas(self) -> None:
-        for waiter in list(self.replica_waiters):
-            waiter()
+        for news, key in list(self.watchers.items()):
+            news.appended(key)
 
     # ------------------------------------------------------------------ reading
 

@@ -11,20 +11,12 @@ from typing import TYPE_CHECKING
 
 from hightide.errors import ErrorCode, ProtocolError
 from hightide.node.fetch_sessions import INITIAL_EPOCH, NO_SESSION
+from hightide.node.follower_news import FULL_LOOK_SECONDS
 from hightide.node.ports import Connection, Timer
 from hightide.replication.events import FetchAnswered
 from hightide.replication.fetching import NextFetch
-from hightide.wire.headers import RequestHeader, read_response_header
-from hightide.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
-from hightide.wire.primitives import Reader
+from hightide.wire.follower_fetch import VERSION, Answer, Listed, decode_answers, encode_request
+from hightide.wire.headers import RequestHeader
 
 if TYPE_CHECKING:
     from hightide.node.node import Node
@@ -33,10 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("hightide.replication")
 
 FETCH = 1
-VERSION = 17  # the first that carries our session's durability
 RECONNECT_SECONDS = 0.1
 HURRY_SECONDS = 0.02  # the leader usually hears of the change too, and answers by itself
 ANSWER_SECONDS = 10.0  # beyond the wait that was asked for: then the connection is given up
+LONG_AGO = float("-inf")
 SYNCED, REPLICATED = 1, 0
 
 Key = tuple[bytes, int]
@@ -52,7 +44,9 @@ class ReplicaFetcher:
         self._partitions: dict[Key, Partition] = {}
         self._listed: dict[Key, NextFetch | None] = {}
         """What the leader's session has; None is to be listed again."""
-        self._asked: dict[Key, NextFetch] = {}
+        self._unsure: dict[Key, None] = {}
+        """What may have to be listed anew: the rest is looked at every `FULL_LOOK_SECONDS`."""
+        self._looked_at = LONG_AGO
         self._unsynced: set[Key] = set()
         self._connection: Connection | None = None
         self._session_id = NO_SESSION
@@ -71,8 +65,9 @@ class ReplicaFetcher:
             self._partitions[key] = partition
             partition.on_synced = lambda: self._partition_synced(key)
             self._await_sync(key, partition)  # what the former leader sent last may be on its way to the disk
+        self._unsure[key] = None
         self._node.turn.soon(self.kick)
-        if self._is_waiting and key not in self._asked:
+        if self._is_waiting and key not in self._listed:
             self._node.clock.call_later(HURRY_SECONDS, self._hurry, self._correlation_id)
 
     def _hurry(self, correlation_id: int) -> None:
@@ -87,6 +82,7 @@ class ReplicaFetcher:
         if self._partitions.pop(key, None) is not None:
             partition.on_synced = None
             self._unsynced.discard(key)
+            self._unsure[key] = None
             self._node.turn.soon(self.kick)
         return not self._partitions
 
@@ -114,55 +110,69 @@ class ReplicaFetcher:
 
     def _ask(self) -> None:
         now = self._node.clock.now()
-        wanted = {key: fetch for key, part in self._partitions.items() if (fetch := part.replica.next_fetch(now))}
-        wanted = {key: fetch for key, fetch in wanted.items() if fetch.leader == self._leader}
-        self._hold_throttled(wanted, now)
-        forgotten = [key for key in self._listed if key not in wanted]
-        changed = {key: fetch for key, fetch in wanted.items() if self._listed.get(key) != fetch}
-        if not wanted and not forgotten:
+        changed, forgotten = self._compared(now)
+        if not self._listed and not changed:
             self._later(RECONNECT_SECONDS)
             return
         settings = self._node.settings
-        request = FetchRequest(
-            replica_state=ReplicaState(replica_id=settings.node_id, replica_epoch=self._node.broker_epoch),
-            max_wait_ms=settings.replica_fetch_wait_max_ms,
-            min_bytes=settings.replica_fetch_min_bytes,
-            max_bytes=settings.replica_fetch_response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=_topics(changed, settings.replica_fetch_max_bytes),
-            forgotten_topics_data=[ForgottenTopic(topic_id=topic, partitions=[index]) for topic, index in forgotten],
-            session_durability=SYNCED if self._synced else REPLICATED,
+        wait_ms = settings.replica_fetch_wait_max_ms
+        request = encode_request(
+            (settings.node_id, self._node.broker_epoch),
+            (wait_ms, settings.replica_fetch_min_bytes, settings.replica_fetch_response_max_bytes),
+            (self._session_id, self._session_epoch),
+            _by_topic(changed),
+            settings.replica_fetch_max_bytes,
+            forgotten,
+            SYNCED if self._synced else REPLICATED,
         )
         for key in forgotten:
             del self._listed[key]
         self._listed.update(changed)
-        self._asked = wanted
         self._send(request)
-        self._deadline = self._node.clock.call_later(
-            settings.replica_fetch_wait_max_ms / 1000 + ANSWER_SECONDS, self._give_up
-        )
+        self._deadline = self._node.clock.call_later(wait_ms / 1000 + ANSWER_SECONDS, self._give_up)
 
-    def _hold_throttled(self, wanted: dict[Key, NextFetch], now: float) -> None:
-        """Leave out the throttled that are behind, once they fetched more than they may."""
+    def _compared(self, now: float) -> tuple[dict[Key, NextFetch], list[Key]]:
+        """What the session is to be told: partitions to list, again or for the first time, and those to forget."""
+        keys = self._unsure
+        if now - self._looked_at >= FULL_LOOK_SECONDS or self._node.follower_throttle.is_on:
+            keys = dict.fromkeys((*self._partitions, *self._listed))
+            self._looked_at = now
+        self._unsure = {}
+        changed: dict[Key, NextFetch] = {}
+        forgotten: list[Key] = []
+        for key in keys:
+            partition = self._partitions.get(key)
+            fetch = None if partition is None else self._wanted(partition, now)
+            if fetch is not None:
+                if self._listed.get(key) != fetch:
+                    changed[key] = fetch
+                continue
+            if partition is not None:
+                self._unsure[key] = None  # it waits for its time, its sync or its metadata
+            if key in self._listed:
+                forgotten.append(key)
+        return changed, forgotten
+
+    def _wanted(self, partition: "Partition", now: float) -> NextFetch | None:
+        """What to ask for a partition; nothing while it is behind and has fetched more than it may."""
+        fetch = partition.replica.next_fetch(now)
+        if fetch is None or fetch.leader != self._leader:
+            return None
         throttle = self._node.follower_throttle
-        if throttle.is_on and throttle.seconds_to_wait(now) > 0:
-            for key in [key for key in wanted if self._is_throttled(self._partitions[key])]:
-                del wanted[key]
+        is_held = throttle.is_on and self._is_throttled(partition) and throttle.seconds_to_wait(now) > 0
+        return None if is_held else fetch
 
     def _is_throttled(self, partition: "Partition") -> bool:
         own = self._node.settings.node_id
         return own in partition.throttled_following and own not in partition.replica.in_sync_replicas
 
-    def _send(self, request: FetchRequest) -> None:
+    def _send(self, request: bytearray) -> None:
         assert self._connection is not None
         self._is_waiting = True
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        out = bytearray(4)
-        RequestHeader(FETCH, VERSION, self._correlation_id, f"node-{self._node.settings.node_id}").write(out)
-        request.write(out, VERSION)
-        out[:4] = (len(out) - 4).to_bytes(4, "big")
-        self._connection.send([out])
+        header = bytearray()
+        RequestHeader(FETCH, VERSION, self._correlation_id, f"node-{self._node.settings.node_id}").write(header)
+        self._connection.send([(len(header) + len(request)).to_bytes(4, "big") + header + request])
 
     def _later(self, seconds: float) -> None:
         if self._timer is not None:
@@ -208,7 +218,11 @@ class ReplicaFetcher:
 
     def _reset_session(self) -> None:
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
+        self._forget_listed()
+
+    def _forget_listed(self) -> None:
         self._listed.clear()
+        self._looked_at = LONG_AGO
 
     def _answered(self) -> None:
         self._is_waiting = False
@@ -221,48 +235,44 @@ class ReplicaFetcher:
     def frame(self, data: memoryview) -> None:
         """One answer; its records die when this returns."""
         self._answered()
-        reader = Reader(data)
         try:
-            read_response_header(reader, FETCH, VERSION)
-            response = FetchResponse.read(reader, VERSION)
+            answers = decode_answers(data)
         except ProtocolError as error:
             log.error("broker %d sent what is no fetch answer: %s", self._leader, error)
             if self._connection is not None:
                 self._connection.close()
             return
-        if response.error_code:
+        if answers.error_code:
             self._reset_session()
             self._later(RECONNECT_SECONDS)
             return
-        self._session_id = response.session_id
-        self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1 if response.session_id else INITIAL_EPOCH
-        if not response.session_id:
-            self._listed.clear()
-        for topic in response.responses:
-            for part in topic.partitions:
-                self._take_answer((topic.topic_id, part.partition_index), part)
+        self._session_id = answers.session_id
+        self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1 if answers.session_id else INITIAL_EPOCH
+        now = self._node.clock.now()
+        for answer in answers.partitions:
+            self._take_answer(answer, now)
+        if not answers.session_id:
+            self._forget_listed()
         self.kick()
 
-    def _take_answer(self, key: Key, part: PartitionData) -> None:
-        partition, asked = self._partitions.get(key), self._asked.get(key)
+    def _take_answer(self, answer: Answer, now: float) -> None:
+        topic_id, index, error_code, high_watermark, log_start, records, diverging = answer
+        key = (topic_id, index)
+        partition, asked = self._partitions.get(key), self._listed.get(key)
         if partition is None or asked is None:
             return
-        diverging = part.diverging_epoch
-        records = part.records if part.records is not None and len(part.records) else None
-        answer = FetchAnswered(
-            asked.leader_epoch,
-            asked.fetch_offset,
-            self._node.clock.now(),
-            ErrorCode(part.error_code),
-            (diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 or diverging.end_offset >= 0 else None,
-            part.high_watermark,
-            part.log_start_offset,
-            records is not None,
-        )
+        self._unsure[key] = None
+        error = ErrorCode(error_code) if error_code else ErrorCode.NONE
         if records is not None and self._is_throttled(partition):
-            self._node.follower_throttle.took(len(records), self._node.clock.now())
-        partition.fetch_answered(answer, None if records is None else memoryview(records))
-        if key in self._listed and (part.error_code or answer.diverging is not None):
+            self._node.follower_throttle.took(len(records), now)
+        partition.fetch_answered(
+            FetchAnswered(
+                asked.leader_epoch, asked.fetch_offset, now, error, diverging, high_watermark, log_start,
+                records is not None,
+            ),
+            records,
+        )  # fmt: skip
+        if key in self._listed and (error_code or diverging is not None):
             # Listed again and answered in full (R25), or forgotten there if it is not asked for any more: a session
             # with an error in it is answered at once, every time.
             self._listed[key] = None
@@ -281,22 +291,11 @@ class ReplicaFetcher:
                     self.kick()
 
 
-def _topics(changed: dict[Key, NextFetch], max_bytes: int) -> list[FetchTopic]:
-    topics: dict[bytes, FetchTopic] = {}
-    for (topic_id, index), fetch in changed.items():
-        topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
-        topic.partitions.append(
-            FetchPartition(
-                partition=index,
-                current_leader_epoch=fetch.leader_epoch,
-                fetch_offset=fetch.fetch_offset,
-                last_fetched_epoch=fetch.last_fetched_epoch,
-                log_start_offset=fetch.log_start,
-                partition_max_bytes=max_bytes,
-                tombstone_horizon=fetch.tombstone_horizon,
-            )
-        )
-    return list(topics.values())
+def _by_topic(changed: dict[Key, NextFetch]) -> list[tuple[bytes, list[Listed]]]:
+    topics: dict[bytes, list[Listed]] = {}
+    for (topic_id, index), (_, leader_epoch, offset, last_epoch, log_start, horizon) in changed.items():
+        topics.setdefault(topic_id, []).append((index, leader_epoch, offset, last_epoch, log_start, horizon))
+    return list(topics.items())
 
 
 class ReplicaFetchers:

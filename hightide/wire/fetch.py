@@ -112,6 +112,8 @@ _partition_4 = Struct(">iqi")
 _partition_5 = Struct(">iqqi")
 _partition_9 = Struct(">iiqqi")
 _unpack_partition_12 = Struct(">iiqiqi").unpack_from
+_FOLLOWER_END = Struct(">3siq4sb")
+_DURABILITY = b"\0\x90\x4e\1"  # no tags inside the first; the second one, 10000, of one byte
 _SINGLE = Struct(">iiibiiB16sBiiqiqi5s")
 _new_tuple = tuple.__new__
 
@@ -192,6 +194,9 @@ def _decode_flexible(body: memoryview, version: int) -> Fetch:
     cluster_id, durability = None, -1
     if body[position] == 0:
         position += 1
+    elif version >= 17 and (told := _follower_end(body, position)) is not None:
+        replica_id, replica_epoch, durability = told
+        position = len(body)
     else:
         reader = Reader(body, position)
         for tag, size in reader.read_tags():
@@ -211,6 +216,14 @@ def _decode_flexible(body: memoryview, version: int) -> Fetch:
         topics, forgotten, rack_id, cluster_id, durability,
     )  # fmt: skip
     return _new_tuple(Fetch, fields)
+
+
+def _follower_end(body: memoryview, position: int) -> tuple[int, int, int] | None:
+    """Replica, its epoch and the session's durability, where a request ends as those of `wire.follower_fetch` do."""
+    if len(body) - position != _FOLLOWER_END.size:
+        return None
+    head, replica_id, replica_epoch, middle, durability = _FOLLOWER_END.unpack_from(body, position)
+    return (replica_id, replica_epoch, durability) if head == b"\2\1\x0d" and middle == _DURABILITY else None
 
 
 _NO_PARTITION_TAGS = (ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)

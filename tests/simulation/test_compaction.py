@@ -92,9 +92,10 @@ def test_compaction_comes_by_itself() -> None:
     async def story() -> None:
         it = await Story(log_cleaner_backoff_ms="1").begin()
         await it.churn()
-        while not it.broker.node.housekeeping.compactions.rounds:
+        compactions = it.broker.node.housekeeping.compactions
+        while len(await it.records()) > 4 or not compactions.rounds:  # what a round shows comes before its end
             await asyncio.sleep(0.001)
-        assert len(await it.records()) == 4
+        assert [record.value for record in await it.records()] == [b"v2", b"v2", b"v2", b"of the sealed ones"]
         await it.broker.node.stop()
 
     run(story())

@@ -190,12 +190,12 @@ def a_leader_learns_of_minimum_and_sets_at_once(rules: Rules) -> list[str]:
     """While it is cut off its controllers the minimum rises, and one more member is gone, which stays eligible."""
     story = Story(count=7, rules=rules)
     network, topic = story.world.network, Resource(ResourceType.TOPIC, "t")
-    leader, eligible, member, gone = MANY = (4, 5, 6, 7)
+    leader, eligible, member, gone = replicas = (4, 5, 6, 7)
     minimum = "min.insync.replicas"
 
     async def play() -> None:
         await story.start()
-        await story.create(replicas=MANY, **{minimum: "2"})
+        await story.create(replicas=replicas, **{minimum: "2"})
         await story.produce(*VALUES[:1])
         story.nodes[gone].kill()
         await asyncio.sleep(1.0)

@@ -8,7 +8,7 @@ and credited when its request arrives, once, and reads to the end of the log (C1
 consumer: the only reader whom a follower serves too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from hightide.node.fetch_sessions import (
     FetchedPartition,
     FetchSession,
 )
+from hightide.node.follower_news import FollowerNews
 from hightide.node.ports import Part
 from hightide.node.sessions import PARKED
 from hightide.replication.fetching import FetchVerdict
@@ -130,7 +131,11 @@ class FetchAttempt:
                     return True
             except ApiError:
                 return True
-        return not self._partitions
+        return not self._could_have_more()
+
+    def _could_have_more(self) -> bool:
+        """Whether there is anything to wait for."""
+        return bool(self._partitions)
 
     def _available(self, partition: "Partition", offset: int, bound: int, wanted: int) -> int:
         """Bytes that could be sent, as far as the first segment tells."""
@@ -142,10 +147,7 @@ class FetchAttempt:
 
     def park(self) -> None:
         """Wait for the partitions or for the time."""
-        for asked in self._partitions:
-            partition = self._find(asked)
-            self._waiters_of(partition)[self.progress] = None
-            self._waits_for.append(partition)
+        self._await_news()
         self._request.session.closed_callbacks[self._unpark] = None
         self._node.parked_fetches[self] = None
         self._node.deadlines.add(self, self._fetch.max_wait_ms / 1000)
@@ -170,12 +172,18 @@ class FetchAttempt:
     def _unpark(self) -> None:
         self._node.deadlines.remove(self)
         self._node.parked_fetches.pop(self, None)
-        for partition in self._waits_for:
-            self._waiters_of(partition).pop(self.progress, None)
-        self._waits_for.clear()
+        self._await_nothing()
 
-    def _waiters_of(self, partition: "Partition") -> dict[Callable[[], None], None]:
-        return partition.fetch_waiters
+    def _await_news(self) -> None:
+        for asked in self._partitions:
+            partition = self._find(asked)
+            partition.fetch_waiters[self.progress] = None
+            self._waits_for.append(partition)
+
+    def _await_nothing(self) -> None:
+        for partition in self._waits_for:
+            partition.fetch_waiters.pop(self.progress, None)
+        self._waits_for.clear()
 
     # ------------------------------------------------------------------ reading
 
@@ -287,9 +295,12 @@ class FetchAttempt:
 
 
 class FollowerFetch(FetchAttempt):
-    """A follower's fetch: judged on arrival by the partition's replica machine, then served to the log's end."""
+    """A follower's fetch: judged on arrival by the partition's replica machine, then served to the log's end.
 
-    __slots__ = ("_verdicts",)
+    In a session only what is new is judged and served, but for a look at everything now and then (`follower_news`).
+    """
+
+    __slots__ = ("_news", "_verdicts")
 
     is_follower = True
 
@@ -301,21 +312,81 @@ class FollowerFetch(FetchAttempt):
         session: FetchSession | None,
         partitions: Iterable[FetchedPartition],
     ) -> None:
-        super().__init__(node, request, fetch, session, partitions)
-        if session is not None and fetch.session_epoch == INITIAL_EPOCH:
+        super().__init__(node, request, fetch, session, ())
+        if session is not None and session.news is None:
+            session.news = FollowerNews()
             # A broker's session ends with its connection: nobody else could continue it.
             request.session.closed_callbacks[partial(node.fetch_sessions.close, session.identifier)] = None
+        self._news = FollowerNews() if session is None or session.news is None else session.news
         self._verdicts: dict[FetchedPartition, FetchVerdict] = {}
+        if self._news.is_full_look_due(node.clock.now()) or not self._is_incremental:
+            self._partitions = list(partitions)
+        else:
+            self._look_at_news()
         for asked in self._partitions:
             verdict = self._judge(asked)
             if not verdict.serves:
                 self._verdicts[asked] = verdict
+
+    def _look_at_news(self) -> None:
+        """What was told since the request came was judged when it was asked for last, in this session and epoch."""
+        if self._is_incremental and self._session is not None:
+            known = self._session.partitions
+            self._partitions = [known[key] for key in self._news.keys if key in known]
+
+    def _could_have_more(self) -> bool:
+        return bool(self._partitions if self._session is None else self._session.partitions)
+
+    def progress(self) -> None:
+        """One of the partitions moved."""
+        self._look_at_news()
+        super().progress()
+
+    def expired(self) -> None:
+        """Answer with what there is."""
+        self._look_at_news()
+        super().expired()
+
+    def answer(self) -> Sequence[Part]:
+        """Read what there is to say and make the answer."""
+        try:
+            return super().answer()
+        finally:
+            if self._session is None:
+                self._news.close()
+
+    def _await_news(self) -> None:
+        self._news.wake = self.progress
+
+    def _await_nothing(self) -> None:
+        self._news.wake = None
+        if self._session is None:
+            self._news.close()
+
+    def _is_said(self, asked: FetchedPartition, result: FetchedRecords, size: int) -> bool:
+        is_said = super()._is_said(asked, result, size)
+        key = (asked.topic, asked.index)
+        if self._is_unusual(asked, result, size):
+            self._news.keys.setdefault(key)
+        else:
+            self._news.keys.pop(key, None)
+        return is_said
+
+    def _is_unusual(self, asked: FetchedPartition, result: FetchedRecords, size: int) -> bool:
+        """Whether the next answer has to look at it again, even if nothing happens until then."""
+        if result.error_code or result.diverging_epoch is not None:
+            return True
+        partition = self._node.partition(asked.topic, asked.index)
+        if self._fetch.replica_id not in partition.replica.in_sync_replicas:
+            return True
+        return size == 0 and asked.fetch_offset < partition.log.end
 
     def _judge(self, asked: FetchedPartition) -> FetchVerdict:
         try:
             partition = self._node.partition(asked.topic, asked.index)
         except ApiError as error:
             return FetchVerdict(error.code)
+        self._news.watch((asked.topic, asked.index), partition)
         fetch = self._fetch
         return partition.follower_fetched(
             fetch.replica_id,
@@ -354,9 +425,6 @@ class FollowerFetch(FetchAttempt):
             and self._fetch.replica_id in partition.throttled_followers
             and self._fetch.replica_id not in partition.replica.in_sync_replicas
         )
-
-    def _waiters_of(self, partition: "Partition") -> dict[Callable[[], None], None]:
-        return partition.replica_waiters
 
 
 def _length(result: FetchedRecords) -> int:
