@@ -6,10 +6,13 @@ figure only with enough runs left that agree with each other; otherwise it says 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from statistics import median, quantiles
 
 REFERENCE_DRIFT_MAX = 1.5  # between the reference runs before and after: the machine changed its speed meanwhile
-SPREAD_MAX = 0.30  # of the middle half, as a share of the median
+SPREAD_MAX = 0.30  # of the middle half of three runs, as a share of the median
+SPREAD_RUNS = 3
+"""More runs may spread more: how well their median is known grows with the square root of their number."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def verdict(trials: Sequence[Trial], runs_needed: int, spread_max: float = SPREA
     middle = median(good)
     if len(good) > 1:
         low, _, high = quantiles(good, n=4, method="inclusive")
-        if high - low > spread_max * middle:
+        if high - low > spread_max * sqrt(max(len(good), SPREAD_RUNS) / SPREAD_RUNS) * middle:
             return Refusal(f"the middle half of {len(good)} runs spreads over {(high - low) / middle:.0%}")
     return Figure(middle, min(good), max(good), len(good), left_out)
 

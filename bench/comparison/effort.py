@@ -17,9 +17,9 @@ class Effort:
     say: Callable[[str], None]
     scale: float = 1.0  # of the bytes, messages and requests of a run
     rounds: int = 3
-    rounds_max: int = 6
+    rounds_max: int = 12
     runs_needed: int = 3
-    extra_seconds: float = 480.0  # for rounds beyond `rounds`, altogether
+    extra_seconds: float = 900.0  # for rounds beyond `rounds`, altogether
     warmup_seconds: Mapping[str, float] = field(default_factory=lambda: WARMUP_SECONDS)
     latency_seconds: float = 4.0
     latency_warmup_seconds: float = 1.0

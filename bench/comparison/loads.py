@@ -132,12 +132,19 @@ class Loads:
         )  # fmt: skip
 
     def one_record_requests(
-        self, arena: Arena, system: str, connections: int, count: int, durability: str = PAGE_CACHE
+        self,
+        arena: Arena,
+        system: str,
+        connections: int,
+        count: int,
+        durability: str = PAGE_CACHE,
+        partitions: int = 1,
     ) -> Run:
-        """Unbatched Produce requests with acks=all to one partition's leader, one outstanding on each connection."""
+        """Unbatched Produce requests with acks=all to one partition's leader, one outstanding on each connection; the
+        topic's other partitions are idle."""
         cluster = arena.cluster(system)
         warmup = max(count // 10, 2 * connections)
-        with arena.topic(cluster, 1, durability) as topic:
+        with arena.topic(cluster, partitions, durability) as topic:
             self.touch(0)
             with machine.watch(arena.pids) as seen:
                 result = self._send(cluster, topic, connections, count, warmup)

@@ -19,13 +19,22 @@ from bench.comparison.contests import (
     Run,
 )
 from bench.comparison.loads import FSYNC, PAGE_CACHE, Loads, Produce
-from bench.comparison.one_broker_rows import CPU_PER_MB, CPU_PER_REQUEST, LARGE, PARTITIONS, RATES, latency_lines
+from bench.comparison.one_broker_rows import (
+    CPU_PER_MB,
+    CPU_PER_REQUEST,
+    LARGE,
+    PARTITIONS,
+    RATES,
+    both,
+    latency_lines,
+)
 from bench.trials import Goal
 
 MESSAGES = 150_000
 WARMUP_MESSAGES = 8_000
 CONNECTIONS = 50
 REQUESTS = 12_000
+IDLE_PARTITIONS = 999
 ACKS = "all"
 WITH_FSYNC, DEFAULTS = "fsync on both", "our default, fsync, against Kafka's, none"
 FSYNC_PAIR, DEFAULTS_PAIR = (HIGHTIDE_FSYNC, KAFKA_FSYNC), (HIGHTIDE_FSYNC, KAFKA)
@@ -40,7 +49,8 @@ CONTESTANTS: Mapping[str, tuple[str, str]] = {
 def three_broker_contests(loads: Loads, arena: Arena) -> list[Contest]:
     """All rows of three brokers with load, in the order they run."""
     throughput = [_throughput(loads, arena, partitions) for partitions in PARTITIONS]
-    return [*throughput, _requests(loads, arena), *(_latency(loads, arena, rate) for rate in RATES)]
+    latency = (_latency(loads, arena, rate) for rate in RATES)
+    return [*throughput, _requests(loads, arena), _requests_among_many(loads, arena), *latency]
 
 
 def _everybody(run: Callable[[str, str], Run]) -> dict[str, Callable[[], Run]]:
@@ -92,6 +102,23 @@ def _requests(loads: Loads, arena: Arena) -> Contest:
         return loads.one_record_requests(arena, system, CONNECTIONS, count, durability)
 
     return Contest("three-requests", title, _everybody(run), lines)
+
+
+def _requests_among_many(loads: Loads, arena: Arena) -> Contest:
+    """What followers have to look at for every answer must not grow with what they follow."""
+    count = loads.effort.amount(REQUESTS, at_least=100)
+    idle = loads.effort.amount(IDLE_PARTITIONS)
+    title = f"three brokers, one-record requests, {CONNECTIONS} connections, beside {idle} idle partitions"
+    lines = [
+        Line(title, "requests_s", "requests/s"),
+        Line(f"{title}: {CPU_PER_REQUEST}", "cpu_us", "us"),
+        Line(f"{title}: p99", "p99_us", "us", spread_max=TAIL_SPREAD_MAX, plotted=False),
+    ]
+
+    def run(system: str) -> Run:
+        return loads.one_record_requests(arena, system, CONNECTIONS, count, partitions=idle + 1)
+
+    return Contest("three-requests", title, both(run), lines, rounds_max=4)
 
 
 def _latency(loads: Loads, arena: Arena, rate: int) -> Contest:

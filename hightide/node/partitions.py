@@ -278,7 +278,7 @@ class Partition:
             if replica.log_advanced(opened.end, opened.synced_end):
                 self._committed()
             if self.watchers:
-                world.turn.soon(self._on_append)
+                world.turn.after_answers(self._on_append)  # what comes in until then goes with it
             if self.is_synced_only or opened.needs_sync:
                 world.commits.dirty(self)
         return appended

@@ -25,6 +25,12 @@ def test_runs_that_disagree_print_none() -> None:
     assert "spreads over" in verdict.reason
 
 
+def test_the_median_of_many_runs_is_known_better_than_they_agree() -> None:
+    runs = [Trial(value) for value in (0.80, 1.0, 1.2)]
+    assert isinstance(row_of(*runs, Trial(0.7), Trial(1.3)).verdict(3), Refusal)
+    assert isinstance(row_of(*runs * 4, Trial(0.7), Trial(1.3)).verdict(3), Figure)
+
+
 def test_a_run_is_compared_with_the_reference_on_both_sides() -> None:
     trial = compared(90.0, 100.0, 140.0, [None, None, None], {})
     assert (trial.value, trial.disturbance) == (0.75, None)
