@@ -78,6 +78,7 @@ class Rules:
     r17_quarantine_synced_corruption: bool = True
     r17_doubtful_replicas_leave: bool = True
     r17_last_member_stays: bool = True
+    r17_refetch_in_a_new_epoch: bool = True
     r17_doubtful_voters: bool = True
     r18_atomic_checkpoints: bool = True
     r19_rewrite_unsynced_tail: bool = True

@@ -120,7 +120,11 @@ def _take_out_unready(plan: Plan, session: Session, request: BrokerHeartbeatRequ
         round_ = Round(view)
         for key, unready in session.unready.items():
             if key in hosted:
-                round_.elect(key, _removal(view, key, request.broker_id, unready))
+                round_.elect(
+                    key,
+                    _removal(view, key, request.broker_id, unready),
+                    new_epoch=_begins_anew(view, key, unready, before.get(key)),
+                )
         plan.add(round_.records)
     return [*(key for key in before if key not in session.unready), *_take_log_ends(view, session, request)]
 
@@ -140,6 +144,15 @@ def _unready(request: BrokerHeartbeatRequest) -> dict[PartitionKey, Unready]:
         PartitionKey(replica.topic_id, replica.partition_id): Unready(state_of(replica.state), replica.reason)
         for replica in request.unready_replicas
     }
+
+
+def _begins_anew(view: View, key: PartitionKey, unready: Unready, before: Unready | None) -> bool:
+    """R17: a replica that was found corrupt is fetched again from nothing, in the same life of its broker. Where its
+    bad log ended may be on its way to the leader still, or in a proposal, and must not let the empty one be in sync."""
+    if unready.state is not ReplicaState.QUARANTINED or not view.rules.r17_refetch_in_a_new_epoch:
+        return False
+    is_new = before is None or before.state is not ReplicaState.QUARANTINED
+    return is_new and view.image.topics[key.topic_id].partitions[key.partition].has_leader
 
 
 def _removal(view: View, key: PartitionKey, broker_id: int, unready: Unready) -> dict[int, Removal]:

@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 from hightide.metadata.decision import View
 from hightide.metadata.elections import NOTHING_REMOVED, Elected, Removal, elect
-from hightide.metadata.entities import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Partition, Topic
+from hightide.metadata.entities import (
+    LEADER_UNCHANGED,
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    Partition,
+    Topic,
+)
 from hightide.metadata.replica_states import ReplicaState
 from hightide.types import PartitionKey
 from hightide.wire.message import LogRecord
@@ -47,9 +53,17 @@ class Round:
         return self
 
     def elect(
-        self, key: PartitionKey, removed: Mapping[int, Removal] = NOTHING_REMOVED, *, unclean: bool = False
+        self,
+        key: PartitionKey,
+        removed: Mapping[int, Removal] = NOTHING_REMOVED,
+        *,
+        unclean: bool = False,
+        new_epoch: bool = False,
     ) -> Elected | None:
-        """Judge one partition; None when nothing changes. `unclean`: an operator allows it, whatever the topic says."""
+        """Judge one partition; None when nothing changes. `unclean`: an operator allows it, whatever the topic says.
+
+        `new_epoch`: whoever leads does so in a new leader epoch, to which nobody's former position means anything.
+        """
         view = self._view
         topic = view.image.topics[key.topic_id]
         partition = topic.partitions[key.partition]
@@ -67,9 +81,16 @@ class Round:
             directory=self.directory,
             rules=view.rules,
         )
+        if outcome is None and new_epoch:
+            outcome = (
+                PartitionChangeRecord(topic_id=key.topic_id, partition_id=key.partition),
+                Elected(partition.leader),
+            )
         if outcome is None:
             return None
         record, elected = outcome
+        if new_epoch and record.leader == LEADER_UNCHANGED:
+            record.leader = partition.leader
         self._add(topic, partition, record, elected)
         return elected
 

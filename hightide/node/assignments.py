@@ -166,7 +166,7 @@ class Assignments:
             return
         key, topic, refetching = PartitionKey(topic_id, index), image.topics[topic_id], self._node.refetching
         partition = self.by_topic.get(topic_id, {}).get(index)
-        if refetching.is_bad(key, partition) and refetching.may_begin(key, wanted):
+        if refetching.is_bad(key, partition) and refetching.may_begin(key, wanted, partition):
             refetching.begin(key, TopicPartition(topic.name, index), partition)
             partition = self._open(image, topic, index)
         elif partition is None and not refetching.is_bad(key, None):

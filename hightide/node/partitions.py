@@ -46,7 +46,7 @@ from hightide.rules import Rules
 from hightide.storage.log import Appended, Log, Read
 from hightide.storage.recovery import NO_DESCRIPTORS
 from hightide.storage.settings import NEVER_COMPACTED
-from hightide.types import INTERNAL_TOPICS, TopicPartition
+from hightide.types import INTERNAL_TOPICS, NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Broker
@@ -114,8 +114,8 @@ class Partition:
 
     __slots__ = (
         "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
-        "is_internal", "is_synced_only", "log", "offline_code", "offline_reason", "on_synced", "replica",
-        "throttled_followers", "throttled_following", "topic", "topic_id", "watchers",
+        "is_internal", "is_synced_only", "log", "offline_code", "offline_epoch", "offline_reason", "on_synced",
+        "replica", "throttled_followers", "throttled_following", "topic", "topic_id", "watchers",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +148,8 @@ class Partition:
         )
         self.offline_reason: str | None = None
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
+        self.offline_epoch = NO_EPOCH
+        """The last leader epoch in which it can have told anybody where its log ends."""
         self.fetch_waiters: dict[Callable[[], None], None] = {}
         """Consumers that wait for a commit."""
         self.watchers: dict[FollowerNews, tuple[str | bytes, int]] = {}
@@ -328,6 +330,8 @@ class Partition:
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Stop for good in this process life: the disk failed, or the topic is gone."""
+        if self.offline_reason is None:
+            self.offline_epoch = self.replica.leader_epoch
         self.offline_reason = reason
         self.offline_code = code
         self._fail_waiting(code)

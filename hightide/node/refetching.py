@@ -3,7 +3,7 @@
 | the replica                                   | what happens here                                                  |
 |-----------------------------------------------|--------------------------------------------------------------------|
 | is found bad                                  | closed; told with the next heartbeat, or with the registration     |
-| is known as bad, and out of both sets         | its directory is set aside, an empty log follows the leader        |
+| is known as bad, in a new epoch in no set     | its directory is set aside, an empty log follows the leader        |
 | is being fetched again                        | joins like any follower; leads only if nobody else could           |
 | is in sync again, with all that it had        | what was set aside is deleted                                      |
 | is the only one who has the records           | stays closed, with an alarm: nothing is set aside, nothing deleted |
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hightide.metadata.replica_states import ReplicaState
-from hightide.types import NO_BROKER, PartitionKey, TopicPartition
+from hightide.types import NO_BROKER, NO_EPOCH, PartitionKey, TopicPartition
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Partition as AgreedPartition
@@ -49,7 +49,9 @@ class Refetching:
 
     def reported(self, keys: Iterable[PartitionKey]) -> None:
         """The controller knows of these bad replicas."""
-        for key in set(keys) - self._known_as_bad:
+        for key in keys:
+            if key in self._known_as_bad:
+                continue
             self._known_as_bad.add(key)
             if self._node.has_caught_up:  # R8: a registration that is not replayed yet gives no role
                 self._node.assignments.look_again(key)
@@ -61,9 +63,16 @@ class Refetching:
         told = self._node.offline.get(key)
         return told is not None and told.state is not ReplicaState.NOT_READY
 
-    def may_begin(self, key: PartitionKey, agreed: "AgreedPartition") -> bool:
-        """Whether somebody else leads, and the records here are nobody's last copy as far as the metadata say."""
+    def may_begin(self, key: PartitionKey, agreed: "AgreedPartition", former: "Partition | None") -> bool:
+        """Whether somebody else leads, and the records here are nobody's last copy as far as the metadata say.
+
+        What this node knows of the metadata may be old, and where the bad log ended may still reach the leader and let
+        this replica into the in-sync set. Both end with a leader epoch in which it has never fetched.
+        """
         own = self._node.settings.node_id
+        epoch = NO_EPOCH if former is None else former.offline_epoch
+        if agreed.leader_epoch <= epoch and self._node.rules.r17_refetch_in_a_new_epoch:
+            return False
         return key in self._known_as_bad and agreed.leader not in (NO_BROKER, own) and own not in agreed.members
 
     def begin(self, key: PartitionKey, where: TopicPartition, former: "Partition | None") -> None:

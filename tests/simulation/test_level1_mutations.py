@@ -13,10 +13,11 @@ from typing import NamedTuple
 import pytest
 
 from hightide.client.configs import Resource, ResourceType, alter_configs
-from hightide.errors import ApiError
+from hightide.errors import ApiError, CorruptionError
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.images import LOST
 from hightide.sim.seeds import Case, Report, run_case, shrink
+from hightide.wire.messages.fetch import FetchRequest
 from tests.simulation.level1_story import Story
 
 VALUES = [b"value %d" % number for number in range(4)]
@@ -224,6 +225,34 @@ def a_leader_learns_of_minimum_and_sets_at_once(rules: Rules) -> list[str]:
     return story.run(play)
 
 
+def a_position_of_the_bad_log_comes_late(rules: Rules) -> list[str]:
+    """A follower that is back says where its log ends, and finds it corrupt while that is on its way to the leader."""
+    story = Story(count=5, rules=rules)
+    leader, follower = PAIR
+
+    async def play() -> None:
+        await story.start()
+        await story.create(replicas=PAIR, **{"min.insync.replicas": "1"})
+        await story.create("other", PAIR)  # keeps the follower's connection when it has nothing to ask for the first
+        await story.produce(*VALUES)
+        await asyncio.sleep(0.1)
+        story.nodes[follower].kill()
+        await story.in_sync([leader])
+        link = story.world.network.link(story.nodes[follower].name, story.nodes[leader].name)
+        link.held_seconds = {FetchRequest.api_key: 3.0}
+        await story.start([follower])
+        await story.until(lambda: story.partition(follower).replica.leader == leader)
+        await asyncio.sleep(0.1)
+        story.partition(follower).quarantine(CorruptionError("a bit turned"))
+        await story.in_sync(PAIR)
+        story.nodes[leader].kill()
+        await story.until(lambda: story.agreed().leader == follower)
+        await asyncio.sleep(0.1)
+        await judge(story, VALUES)
+
+    return story.run(play)
+
+
 # ---------------------------------------------------------------------- the gate
 
 
@@ -242,6 +271,7 @@ FINDINGS = [
     Finding("r10_unready_replicas_leave", "liveness", a_leader_can_not_read_its_log),
     Finding("r17_quarantine_synced_corruption", "K4", a_bit_turns_in_what_was_synced),
     Finding("r17_doubtful_replicas_leave", "K4", a_bit_turns_in_what_nobody_synced),
+    Finding("r17_refetch_in_a_new_epoch", "K4", a_position_of_the_bad_log_comes_late),
     Finding("r23_minimum_with_its_sets", "K4", a_leader_learns_of_minimum_and_sets_at_once),
     Finding("r25_credit_synced_sessions_only", "liveness", a_follower_has_not_heard_that_syncs_are_wanted),
 ]
