@@ -19,6 +19,7 @@ from hightide.metadata.entities import CLUSTER_DEFAULT, Endpoint, ResourceType, 
 from hightide.metadata.entities import Partition as AgreedPartition
 from hightide.metadata.image import Delta, Image
 from hightide.metadata.replica_states import Unready
+from hightide.metadata.settings.broker_values import CLUSTER_ONLY
 from hightide.metadata.settings.topic_values import TopicSettings
 from hightide.metadata.topic_names import check_topic_name
 from hightide.node.apis import BROKER_APIS, CONTROLLER_APIS
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hightide.node")
 
-MIN_IN_SYNC = "min.insync.replicas"
 BOOTSTRAP_SECONDS = 0.05
 REPLAY_SECONDS = 5.0  # how long an answer waits for this broker to learn of what it did
 STOP_SECONDS = 5.0  # how long a stop waits for answers in flight
@@ -267,7 +267,7 @@ class Node:
                 except ApiError as error:
                     log.info("the first records are left to the next controller: %s", error)
             await self.metadata.quorum.leader_changed(BOOTSTRAP_SECONDS)
-        self._warn_of_ignored_minimum()
+        self._warn_of_ignored_settings()
 
     def _listen(self) -> None:
         for address in self.settings.listener_addresses():
@@ -301,15 +301,15 @@ class Node:
             for address in self.settings.advertised_addresses()
         ]
 
-    def _warn_of_ignored_minimum(self) -> None:
-        """R23: after a cluster's first start a file no longer decides min.insync.replicas; say so where it tries to."""
-        wanted = self.settings.static.get(MIN_IN_SYNC)
-        agreed = self.image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT).get(MIN_IN_SYNC)
-        if wanted is not None and wanted != agreed:
-            log.warning(
-                "%s=%s is ignored: it is cluster metadata since the first start, where it is %s; change it with a "
-                "command, for all brokers at once", MIN_IN_SYNC, wanted, agreed or "not set",
-            )  # fmt: skip
+    def _warn_of_ignored_settings(self) -> None:
+        """R23: after a cluster's first start a file no longer decides what all brokers must agree on; say so."""
+        agreed = self.image.settings_of(ResourceType.BROKER, CLUSTER_DEFAULT)
+        for name in sorted(CLUSTER_ONLY & self.settings.static.keys()):
+            if self.settings.static[name] != agreed.get(name):
+                log.warning(
+                    "%s=%s is ignored: it is cluster metadata since the first start, where it is %s; change it with a "
+                    "command, for all brokers at once", name, self.settings.static[name], agreed.get(name) or "not set",
+                )  # fmt: skip
 
     # ------------------------------------------------------------------ stop
 

@@ -87,6 +87,24 @@ def test_a_restart_raises_every_leader_epoch() -> None:
     run(scenario())
 
 
+def test_what_all_brokers_must_agree_on_is_no_longer_taken_from_a_file(caplog: pytest.LogCaptureFixture) -> None:
+    """R23: and the file's owner is told so."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        broker = await MemoryBroker(disk, hightide_durability="replicated").start()
+        await broker.node.stop()
+        assert "ignored" not in caplog.text
+        disk.kill()
+        again = await MemoryBroker(disk, seed=1, hightide_durability="fsync", min_insync_replicas="1").start()
+        assert "hightide.durability=fsync is ignored" in caplog.text
+        assert "min.insync.replicas=1 is ignored" in caplog.text
+        assert again.node.topic_settings("any").durability == "replicated"
+        await again.node.stop()
+
+    run(scenario())
+
+
 @pytest.mark.covers("C2")
 def test_partitions_and_their_count_survive_a_restart() -> None:
     async def scenario() -> None:
