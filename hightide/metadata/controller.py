@@ -124,7 +124,7 @@ class Controller:
         return image, delta
 
     def bootstrap(self) -> Decision[None]:
-        """What a new cluster begins with: feature levels, and what all brokers agree on where this one names it (R23)."""
+        """What a new cluster begins with: feature levels, and what all brokers agree on where this one names it."""
         from hightide.wire.messages.metadata_log import ConfigRecord, FeatureLevelRecord
 
         if self._image.features:
