@@ -42,6 +42,11 @@ TICK_SECONDS = 0.5
 CHECKPOINT_SECONDS = 5.0
 
 
+def incarnation_id(life: int) -> bytes:
+    """What a life of a broker registers as; no two brokers have lives of the same number."""
+    return b"life" + life.to_bytes(12, "big")
+
+
 class BrokerProcess:
     """One life of a broker."""
 
@@ -118,7 +123,7 @@ class BrokerProcess:
         ]
         request = BrokerRegistrationRequest(
             broker_id=self.id,
-            incarnation_id=b"life" + self.id.to_bytes(6, "big") + self.life.to_bytes(6, "big"),
+            incarnation_id=incarnation_id(self.life),
             listeners=[Listener(name="PLAINTEXT", host="h", port=9000 + self.id)],
             rack=None,
             log_dirs=[disk.directory_id],

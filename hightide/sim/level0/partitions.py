@@ -13,7 +13,7 @@ from hightide.metadata.image import Image
 from hightide.rules import ALL_ON, Rules
 from hightide.sim.level0.kernel import InvariantError, Kernel
 from hightide.sim.level0.network import Network, Stream
-from hightide.sim.level0.partition_broker import BrokerProcess
+from hightide.sim.level0.partition_broker import BrokerProcess, incarnation_id
 from hightide.sim.level0.partition_clients import Answerer, SimulatedProducer
 from hightide.sim.level0.partition_controllers import Controllers, MetadataBatch
 from hightide.sim.level0.partition_disk import Disk, MachineClock
@@ -79,7 +79,7 @@ class PartitionWorld:
         self.processes: dict[int, BrokerProcess] = {}
         self.slow_disks: dict[int, float] = {}
         self.doubted: dict[int, int] = {}
-        """Broker → its epoch when its disk lost what was not synced: it is judged again when it registers."""
+        """Broker → the newest life when its disk lost something: it is judged again when a later one registers."""
         self._random = self.kernel.stream("world")
         self._lives = 0
         self._producer_numbers = 0
@@ -182,8 +182,7 @@ class PartitionWorld:
             self.kernel.after(1.0, self.start, broker_id)
 
     def _doubt(self, broker_id: int) -> None:
-        broker = self.controllers.image.brokers.get(broker_id)
-        self.doubted[broker_id] = -1 if broker is None else broker.epoch
+        self.doubted[broker_id] = self._lives
 
     # ------------------------------------------------------------------ topics and producers
 
@@ -283,16 +282,20 @@ class PartitionWorld:
             for index in range(len(topic.partitions)):
                 self.truths[topic.topic_id, index].agreed = None
         for record in batch.records:
-            if isinstance(record, RegisterBrokerRecord) and record.broker_epoch > self.doubted.get(
-                record.broker_id, 1 << 62
-            ):
-                del self.doubted[record.broker_id]
-                self.disks[record.broker_id].lost_synced = False
+            if isinstance(record, RegisterBrokerRecord):
+                self._registered(record)
             elif isinstance(record, PossibleLossRecord):
                 self._possible_loss(record)
         unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
         for key in batch.delta.partitions:
             self._agree(image, (key.topic_id, key.partition), unfenced)
+
+    def _registered(self, record: RegisterBrokerRecord) -> None:
+        """What the disk lost is known now, unless this life began before the loss and its registration came late."""
+        doubted_life = self.doubted.get(record.broker_id)
+        if doubted_life is not None and record.incarnation_id > incarnation_id(doubted_life):
+            del self.doubted[record.broker_id]
+            self.disks[record.broker_id].lost_synced = False
 
     def _agree(self, image: Image, key: Key, unfenced: set[int]) -> None:
         partition = image.partition(*key)
