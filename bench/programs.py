@@ -59,14 +59,15 @@ def librdkafka() -> str:
 
 def run_program(*arguments: object) -> dict[str, Any]:
     """Run a program that prints one JSON object."""
+    program = Path(str(arguments[0])).name
     try:
         done = subprocess.run(
             [str(argument) for argument in arguments],
             capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise FailedError(f"{arguments[0]} is not done after {RUN_SECONDS_MAX} s") from None
+        raise FailedError(f"{program} is not done after {RUN_SECONDS_MAX} s") from None
     if done.returncode:
-        raise FailedError(f"{arguments[0]} failed: {done.stderr.strip()}")
+        raise FailedError(f"{program} failed: {done.stderr.strip()}")
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -76,6 +76,19 @@ static void sleep_until(double moment) {
         ;
 }
 
+/* The broker inside librdkafka makes a topic when the producer asks for it, which the consumer may outrun. */
+static int64_t end_of(rd_kafka_t *consumer, const char *topic) {
+    int64_t low, high;
+    double deadline = seconds(CLOCK_MONOTONIC) + CONNECT_MS / 1e3;
+    int error;
+    while ((error = query_watermarks(consumer, topic, 0, &low, &high, CONNECT_MS))) {
+        if (seconds(CLOCK_MONOTONIC) > deadline)
+            fail("watermarks", err2str(error));
+        usleep(10000);
+    }
+    return high;
+}
+
 static void wait_for_all(long sent) {
     double deadline = seconds(CLOCK_MONOTONIC) + STRAGGLER_SECONDS;
     while (acknowledged_all < sent || consumed_all < sent) {
@@ -120,11 +133,7 @@ int main(int argc, char **argv) {
     set(conf, "socket.nagle.disable", "true");
     rd_kafka_t *consumer = client(CONSUMER, conf);
     queue = queue_new(consumer);
-    int64_t low, high;
-    int error = query_watermarks(consumer, argv[3], 0, &low, &high, CONNECT_MS);
-    if (error)
-        fail("watermarks", err2str(error));
-    if (consume_start_queue(topic_of(consumer, argv[3]), 0, high, queue))
+    if (consume_start_queue(topic_of(consumer, argv[3]), 0, end_of(consumer, argv[3]), queue))
         fail("rd_kafka_consume_start_queue", err2str(last_error()));
 
     acknowledged_after = calloc((size_t)total, sizeof(double));
