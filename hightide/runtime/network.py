@@ -34,8 +34,8 @@ class SocketConnection:
     """`node.ports.Connection` on one non-blocking socket."""
 
     __slots__ = (
-        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_fd", "_finishing", "_gathers", "_large",
-        "_loop", "_low_water", "_out", "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn",
+        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_farewell", "_fd", "_finishing", "_gathers",
+        "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn",
         "_writing", "on_closed", "peer",
     )  # fmt: skip
 
@@ -51,6 +51,7 @@ class SocketConnection:
         self._out: deque[Part] = deque()
         self._buffered = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self._farewell: asyncio.TimerHandle | None = None
         self._large: LargeRequests | None = None
         self._gathers = False
         self._low_water = 1
@@ -241,7 +242,7 @@ class SocketConnection:
             return
         self._await_writable(bool(out))
         if not out and self._finishing:
-            self.close()
+            self._hang_up()
 
     def _send_bytes(self, part: bytes | bytearray | memoryview) -> bool:
         """True when the whole part left; several small parts leave in one call."""
@@ -306,7 +307,35 @@ class SocketConnection:
         self._finishing = True
         self.pause()
         if not self._out:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Say that nothing more comes, and let the peer hear it: what it still sends is taken and not looked at.
+
+        A socket closed with bytes unread resets the connection, and with that the peer's kernel throws away the answers
+        that the peer has not read yet.
+        """
+        if self._closed or self._farewell is not None:
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
             self.close()
+            return
+        self._farewell = self._loop.call_later(limits.FAREWELL_SECONDS, self.close)
+        self._read(False)
+        self._reading = True
+        self._loop.add_reader(self._fd, self._discard)
+
+    def _discard(self) -> None:
+        try:
+            if self._socket.recv(limits.FAREWELL_BYTES_PER_TURN):
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            pass
+        self.close()
 
     def close(self) -> None:
         """Drop the connection now."""
@@ -315,6 +344,8 @@ class SocketConnection:
         self._closed = True
         self._read(False)
         self._await_writable(False)
+        if self._farewell is not None:
+            self._farewell.cancel()
         _release(self._out)
         self._out.clear()
         self._socket.close()

@@ -184,3 +184,36 @@ def test_a_peer_that_leaves_in_the_middle_of_a_long_frame_is_noticed(loop: async
     turn(loop, 3)
     assert frames.is_closed
     connection.close()
+
+
+def test_whoever_is_hung_up_on_reads_its_answers_though_it_still_sends(loop: asyncio.AbstractEventLoop) -> None:
+    """A socket closed over unread bytes resets the connection, and answers that were not read yet are gone with it."""
+    connection, frames, peer = connected(loop)
+    answers = bytes(100_000)
+    connection.pause()
+    peer.send(FRAME * 50)
+    connection.send([answers])
+    connection.finish()
+    turn(loop, 5)
+    peer.send(FRAME * 50)
+    turn(loop, 5)
+    read = b""
+    while piece := peer.recv(1 << 20):
+        read += piece
+        peer.send(FRAME)
+    assert read == answers
+    peer.close()
+    turn(loop, 5)
+    assert frames.is_closed
+    assert frames.sizes == []
+
+
+def test_whoever_does_not_hang_up_too_is_not_waited_for(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hightide.limits.FAREWELL_SECONDS", 0.0)
+    connection, frames, peer = connected(loop)
+    connection.finish()
+    turn(loop, 5)
+    assert frames.is_closed
+    peer.close()
