@@ -11,6 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hightide import limits
@@ -488,7 +489,7 @@ class SocketNetwork:
 
     async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> SocketConnection:
         """Connect, resolving the name without blocking the loop."""
-        infos = _numeric(host, port) or await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = _numeric(host, port) or await self._resolved(host, port)
         error: OSError = OSError(f"{host}:{port} has no address")
         for family, kind, protocol, _, address in infos:
             sock = socket.socket(family, kind, protocol)
@@ -496,7 +497,7 @@ class SocketNetwork:
             try:
                 if self._source_host is not None:
                     sock.bind((self._source_host, 0))
-                await self.loop.sock_connect(sock, address)
+                await self._connected(sock, address)
             except OSError as caught:
                 sock.close()
                 error = caught
@@ -509,6 +510,36 @@ class SocketNetwork:
             connection.start(receiver(connection))
             return connection
         raise error
+
+    async def _resolved(self, host: str, port: int) -> list[Any]:
+        """The addresses of a name, from a thread: `shutdown_default_executor` waits for it at the loop's end."""
+        return await self.loop.run_in_executor(None, partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
+
+    async def _connected(self, sock: socket.socket, address: Any) -> None:
+        """Wait until the peer answers.
+
+        Not with the loop's `sock_connect`: uvloop's asks its threads to resolve the address once more, and a loop that
+        is closed meanwhile complains about their answer.
+        """
+        try:
+            sock.connect(address)
+            return
+        except (BlockingIOError, InterruptedError):
+            pass
+        answered = self.loop.create_future()
+        self.loop.add_writer(sock.fileno(), _resolve, answered)
+        try:
+            await answered
+        finally:
+            self.loop.remove_writer(sock.fileno())
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+
+
+def _resolve(answered: "asyncio.Future[None]") -> None:
+    if not answered.done():
+        answered.set_result(None)
 
 
 def _numeric(host: str, port: int) -> list[Any]:

@@ -48,6 +48,7 @@ def run_server(settings: "Settings") -> int:
         print(f"hightide: {error.strerror}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
         return 1
     finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
         asyncio.set_event_loop(None)
         loop.close()
 

@@ -3,8 +3,10 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import uvloop
 
 from hightide.limits import RECEIVE_BUFFER_BYTES_MAX
 from hightide.runtime.network import SocketConnection, SocketNetwork
@@ -217,3 +219,42 @@ def test_whoever_does_not_hang_up_too_is_not_waited_for(
     turn(loop, 5)
     assert frames.is_closed
     peer.close()
+
+
+class LoopWithoutResolver(uvloop.Loop):
+    """Fails whoever wants a name resolved."""
+
+    async def getaddrinfo(self, *_: object, **__: object) -> list[Any]:
+        raise AssertionError("the resolver was asked")
+
+
+def test_an_address_is_connected_to_without_the_resolver() -> None:
+    """Its threads can't be stopped: a loop that was closed meanwhile complained about their answer."""
+    loop = LoopWithoutResolver()
+    listening = socket.create_server(("127.0.0.1", 0))
+    host, port = listening.getsockname()
+    connection = loop.run_until_complete(SocketNetwork(loop).connect(host, port, lambda _: Frames()))
+    connection.close()
+    listening.close()
+    turn(loop)
+    loop.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_connection_is_opened_or_refused(host: str) -> None:
+    loop = uvloop.new_event_loop()
+    network = SocketNetwork(loop)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    connection = loop.run_until_complete(network.connect(host, port, lambda _: Frames()))
+    accepted, _ = listening.accept()
+    connection.send([FRAME])
+    turn(loop)
+    assert accepted.recv(len(FRAME)) == FRAME
+    for sock in (accepted, listening):
+        sock.close()
+    with pytest.raises(ConnectionRefusedError):
+        loop.run_until_complete(network.connect(host, port, lambda _: Frames()))
+    connection.close()
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
