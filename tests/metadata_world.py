@@ -11,7 +11,7 @@ from typing import TypeVar
 from hightide.errors import ErrorCode
 from hightide.metadata.decision import Decision
 from hightide.metadata.entities import LOST_DIRECTORY, Partition, ResourceType
-from hightide.metadata.replica_states import ReplicaState
+from hightide.metadata.replica_states import ReplicaState, Unready
 from hightide.rules import ALL_ON, Rules
 from hightide.types import NO_BROKER, PartitionKey
 from hightide.wire.messages.alter_partition import (
@@ -77,7 +77,7 @@ class Broker:
         self.is_unclean = False
         self.epoch = -1
         self.affected: dict[PartitionKey, ReplicaState] = {}
-        self.unready: dict[PartitionKey, ReplicaState] = {}
+        self.unready: dict[PartitionKey, Unready] = {}
 
 
 class World:
@@ -211,13 +211,13 @@ class World:
         reply = self.commit(decision)
         broker.epoch = broker.disk.epoch = reply.broker_epoch
         broker.is_unclean, broker.affected = False, {}
-        broker.unready = dict.fromkeys(broker.disk.corrupt, ReplicaState.QUARANTINED)
+        broker.unready = dict.fromkeys(broker.disk.corrupt, Unready(ReplicaState.QUARANTINED, "rotten"))
         return True
 
     def close(self, broker_id: int, key: PartitionKey, state: ReplicaState) -> None:
         """A running broker finds that it cannot serve a replica, and tells."""
         broker = self.brokers[broker_id]
-        broker.unready[key] = state
+        broker.unready[key] = Unready(state, "found now", self.partition(key).leader_epoch)
         if state is ReplicaState.QUARANTINED:
             broker.disk.corrupt.add(key)
         self.heartbeat(broker_id)
@@ -244,8 +244,14 @@ class World:
             applied_metadata_offset=image.offset,
             want_shut_down=want_shut_down,
             unready_replicas=[
-                UnreadyReplica(topic_id=key.topic_id, partition_id=key.partition, state=state, reason="r")
-                for key, state in broker.unready.items()
+                UnreadyReplica(
+                    topic_id=key.topic_id,
+                    partition_id=key.partition,
+                    state=unready.state,
+                    reason=unready.reason,
+                    leader_epoch=unready.leader_epoch,
+                )
+                for key, unready in broker.unready.items()
             ],
             log_ends=[
                 LogEnd(

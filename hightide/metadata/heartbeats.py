@@ -123,7 +123,7 @@ def _take_out_unready(plan: Plan, session: Session, request: BrokerHeartbeatRequ
                 round_.elect(
                     key,
                     _removal(view, key, request.broker_id, unready),
-                    new_epoch=_begins_anew(view, key, unready, before.get(key)),
+                    new_epoch=_begins_anew(view, key, unready),
                 )
         plan.add(round_.records)
     return [*(key for key in before if key not in session.unready), *_take_log_ends(view, session, request)]
@@ -141,18 +141,22 @@ def _fill_vacancies(plan: Plan, broker_id: int, news: list[PartitionKey]) -> Non
 
 def _unready(request: BrokerHeartbeatRequest) -> dict[PartitionKey, Unready]:
     return {
-        PartitionKey(replica.topic_id, replica.partition_id): Unready(state_of(replica.state), replica.reason)
+        PartitionKey(replica.topic_id, replica.partition_id): Unready(
+            state_of(replica.state), replica.reason, replica.leader_epoch
+        )
         for replica in request.unready_replicas
     }
 
 
-def _begins_anew(view: View, key: PartitionKey, unready: Unready, before: Unready | None) -> bool:
+def _begins_anew(view: View, key: PartitionKey, unready: Unready) -> bool:
     """R17: a replica that was found corrupt is fetched again from nothing, in the same life of its broker. Where its
-    bad log ended may be on its way to the leader still, or in a proposal, and must not let the empty one be in sync."""
+    bad log ended may be on its way to the leader still, or in a proposal, and must not let the empty one be in sync: it
+    begins in a leader epoch in which it never fetched. However often it is told, and to however many controllers, one
+    find makes one epoch."""
     if unready.state is not ReplicaState.QUARANTINED or not view.rules.r17_refetch_in_a_new_epoch:
         return False
-    is_new = before is None or before.state is not ReplicaState.QUARANTINED
-    return is_new and view.image.topics[key.topic_id].partitions[key.partition].has_leader
+    partition = view.image.topics[key.topic_id].partitions[key.partition]
+    return partition.has_leader and partition.leader_epoch <= unready.leader_epoch
 
 
 def _removal(view: View, key: PartitionKey, broker_id: int, unready: Unready) -> dict[int, Removal]:

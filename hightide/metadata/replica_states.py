@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from hightide.types import PartitionKey
+from hightide.types import NO_EPOCH, PartitionKey
 
 
 class ReplicaState(IntEnum):
@@ -30,6 +30,8 @@ class Unready(NamedTuple):
 
     state: ReplicaState
     reason: str
+    leader_epoch: int = NO_EPOCH
+    """The last one in which it had a role in this life of its broker."""
 
 
 class ReplicaFacts(Protocol):

@@ -228,14 +228,21 @@ class BrokerLifecycle:
         node = self._node
         told = [(key, unready) for key, unready in node.offline.items() if node.image.partition(*key) is not None]
         told += [
-            (PartitionKey(partition.topic_id, partition.index), Unready(ReplicaState.QUARANTINED, reason))
+            (
+                PartitionKey(partition.topic_id, partition.index),
+                Unready(ReplicaState.QUARANTINED, reason, partition.offline_epoch),
+            )
             for partition in node.assignments
             if (reason := partition.offline_reason) is not None
         ]
         told += self._doubts.items()
         return [
             UnreadyReplica(
-                topic_id=key.topic_id, partition_id=key.partition, state=_bad_or_closed(unready), reason=unready.reason
+                topic_id=key.topic_id,
+                partition_id=key.partition,
+                state=_bad_or_closed(unready),
+                reason=unready.reason,
+                leader_epoch=unready.leader_epoch,
             )
             for key, unready in told[: limits.UNREADY_REPLICAS_TOLD_MAX]
         ]

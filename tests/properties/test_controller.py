@@ -164,7 +164,7 @@ class Cluster(RuleBasedStateMachine):
         world = self.world
         world.pass_time(7)
         for broker in world.brokers.values():
-            for key in [key for key, state in broker.unready.items() if state is ReplicaState.NOT_READY]:
+            for key in [key for key, told in broker.unready.items() if told.state is ReplicaState.NOT_READY]:
                 del broker.unready[key]
             for key in [key for key in broker.disk.corrupt if not world.partition(key).has_leader]:
                 world.repair(broker.broker_id, key)

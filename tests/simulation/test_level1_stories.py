@@ -5,6 +5,7 @@ import errno
 
 import pytest
 
+from hightide.errors import CorruptionError
 from hightide.sim.process import Condition
 from tests.simulation.level1_story import Story
 
@@ -136,5 +137,37 @@ def test_a_controller_that_can_not_read_its_log_ends() -> None:
         await story.start()
         await story.produce(b"one")
         assert await story.read() == [b"one"]
+
+    assert story.run(play) == []
+
+
+@pytest.mark.covers("C36")
+def test_a_replica_that_rots_again_before_anybody_heard_that_it_was_mended_comes_back() -> None:
+    """R17: each find needs a leader epoch in which the replica never fetched, and the controller hears the same twice.
+
+    The heartbeat between them, that all is well, is lost.
+    """
+    story = Story()
+
+    async def play() -> None:
+        await story.start()
+        await story.create()
+        await story.produce(b"one", b"two")
+        controller = story.controller()
+        follower = next(number for number in story.nodes if number not in (story.agreed().leader, controller))
+        link = story.world.network.link(story.nodes[follower].name, story.nodes[controller].name)
+        bad, epoch = story.partition(follower), story.agreed().leader_epoch
+        bad.quarantine(CorruptionError("a bit turned"))
+        while story.agreed().leader_epoch == epoch:
+            await asyncio.sleep(0.0001)
+        link.held_seconds = {HEARTBEAT: 60.0}
+        await story.until(lambda: story.partition(follower) is not bad)
+        story.partition(follower).quarantine(CorruptionError("another bit turned"))
+        await asyncio.sleep(2.0)
+        link.held_seconds = {}
+        await story.until(lambda: story.agreed().leader_epoch == epoch + 2)
+        await story.in_sync([1, 2, 3])
+        assert story.partition(follower).offline_reason is None
+        assert await story.read() == [b"one", b"two"]
 
     assert story.run(play) == []

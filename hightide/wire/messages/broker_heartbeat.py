@@ -26,7 +26,7 @@ _UIIIQ = Struct(">16siiiq")
 
 
 class UnreadyReplica(Structure):
-    __slots__ = ("topic_id", "partition_id", "state", "reason")
+    __slots__ = ("topic_id", "partition_id", "state", "reason", "leader_epoch")
 
     def __init__(
         self,
@@ -35,18 +35,21 @@ class UnreadyReplica(Structure):
         partition_id: int = 0,
         state: int = 0,
         reason: str = "",
+        leader_epoch: int = -1,
         unknown_tagged_fields: dict[int, bytes] | None = None,
     ) -> None:
         self.topic_id = topic_id
         self.partition_id = partition_id
         self.state = state
         self.reason = reason
+        self.leader_epoch = leader_epoch
         self.unknown_tagged_fields = unknown_tagged_fields
 
     def write(self, out: bytearray, version: int) -> None:
         write_uuid(out, self.topic_id)
         out += _IB.pack(self.partition_id, self.state)
         write_compact_string(out, self.reason)
+        out += INT32.pack(self.leader_epoch)
         write_tagged_fields(out, None, self.unknown_tagged_fields)
 
     @classmethod
@@ -54,6 +57,7 @@ class UnreadyReplica(Structure):
         self = cls.__new__(cls)
         (self.topic_id, self.partition_id, self.state) = reader.unpack(_UIB)
         self.reason = reader.read_compact_string()
+        self.leader_epoch = reader.read_int32()
         self.unknown_tagged_fields = reader.read_unknown_tagged_fields()
         return self
 

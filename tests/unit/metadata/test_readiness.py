@@ -24,7 +24,7 @@ def test_a_replica_is_pending_until_its_broker_reports_and_then_ready_or_not_wit
     world.heartbeat(1)
     world.close(2, key, ReplicaState.NOT_READY)
     assert states(world, key) == [READY, NOT_READY, PENDING]
-    assert str(world.controller.readiness(key)[1]) == "partition 0: broker 2 is not ready: r"
+    assert str(world.controller.readiness(key)[1]) == "partition 0: broker 2 is not ready: found now"
     assert world.partition(key).in_sync_replicas == (1, 3), "an unready follower leaves"
     assert world.controller.readiness(PartitionKey(key.topic_id, 9)) == []
 
