@@ -207,7 +207,7 @@ def test_the_only_member_stays_eligible_though_it_cannot_lead(world: World) -> N
 
 
 def test_each_find_of_corruption_makes_one_leader_epoch(world: World) -> None:
-    """R17: a follower begins anew in one in which it never fetched, also when it rots again before it is known as well."""
+    """R17: it begins anew in one in which it never fetched, also when it rots again before it is known as well."""
     key = world.create("t", [1, 2, 3])
     for epoch in (1, 2, 3):
         world.close(3, key, ReplicaState.QUARANTINED)
