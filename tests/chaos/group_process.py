@@ -140,15 +140,20 @@ def kafka_python(bootstrap: str, group: str, topic: str) -> None:
 
 
 def aiokafka(bootstrap: str, group: str, topic: str) -> None:
-    asyncio.run(_aiokafka(bootstrap, group, topic))
+    """Its coordination ends with a CancelledError when a task of it is cancelled before it began: an application begins
+    with a new consumer, in a new loop, and so does this one."""
+    stopping = Stopping()
+    while not stopping.now:
+        try:
+            asyncio.run(_aiokafka(bootstrap, group, topic, stopping))
+        except asyncio.CancelledError:
+            tell("revoked")
 
 
-async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
+async def _aiokafka(bootstrap: str, group: str, topic: str, stopping: Stopping) -> None:
     from aiokafka import AIOKafkaConsumer, TopicPartition
     from aiokafka.abc import ConsumerRebalanceListener
     from aiokafka.errors import CommitFailedError, KafkaError
-
-    stopping = Stopping()
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
