@@ -1,6 +1,6 @@
 # Everything starts here. `make run` needs Python only; `make test` brings the rest.
 SHELL := /bin/bash
-PYTHON ?= python3
+PYTHON ?= $(shell tools/find_python)
 VENV := .venv
 BIN := $(VENV)/bin
 RUN_DIR ?= .run
@@ -15,7 +15,7 @@ help: ## what there is
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "hightide needs Python 3.11 or newer, and there is no '$(PYTHON)' on this machine."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hightide needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; exit 1; }
-	@echo "==> making a virtual environment in $(VENV)"
+	@echo "==> making a virtual environment in $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: on Debian, 'apt-get install python3-venv' brings it."; exit 1; }
 
 $(VENV)/.run-ready: pyproject.toml | $(BIN)/python

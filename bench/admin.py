@@ -50,6 +50,7 @@ POLL_SECONDS = 0.02
 MIN_IN_SYNC = "min.insync.replicas"
 METADATA_TOPIC, DESCRIBE_QUORUM_VERSION = "__cluster_metadata", 0
 UNKNOWN = -1
+CALM_SECONDS = 1.0
 
 Answer = TypeVar("Answer", bound=ApiMessage)
 
@@ -66,13 +67,33 @@ def await_brokers(cluster: Cluster) -> None:
     """Wait until every server answers and names all the others."""
 
     def together() -> bool:
-        answers = [ask(server, MetadataRequest(topics=[]), METADATA_VERSION, MetadataResponse) for server in everybody]
-        return all(len(answer.brokers) == len(everybody) for answer in answers)
+        return all(_known_brokers(server) == len(everybody) for server in everybody)
 
     everybody = cluster.servers
     for server in everybody:
         server.connect().close()
     _wait(cluster, together, "do not all know each other")
+
+
+def await_calm(cluster: Cluster) -> None:
+    """Wait until the servers have known each other, and who leads their quorum, for `CALM_SECONDS`: servers that stood
+    still find their sessions and their elections run out."""
+    seen: list[int] = []
+    since = time.monotonic()
+
+    def calm() -> bool:
+        nonlocal seen, since
+        before, seen = seen, []
+        seen = [active_controller(cluster), *(_known_brokers(server) for server in cluster.servers)]
+        if seen != before or UNKNOWN in seen:
+            since = time.monotonic()
+        return seen[1:] == [len(cluster.servers)] * len(cluster.servers) and time.monotonic() - since >= CALM_SECONDS
+
+    _wait(cluster, calm, "do not come to rest")
+
+
+def _known_brokers(server: Server) -> int:
+    return len(ask(server, MetadataRequest(topics=[]), METADATA_VERSION, MetadataResponse).brokers)
 
 
 def create_topic(

@@ -133,6 +133,7 @@ class Cluster:
         self.directory = directory
         self.servers = servers
         self._topic_settings = {"page cache": page_cache_topic, "fsync": fsync_topic}
+        self._is_paused = False
 
     @property
     def bootstrap(self) -> str:
@@ -167,11 +168,26 @@ class Cluster:
         for server in self.servers:
             server.launch()
 
-    def stop(self) -> None:
-        """Stop all cleanly, at once: a quorum stops together."""
+    def pause(self) -> None:
+        """Let all stand still (SIGSTOP): they keep their memory and what they learned, and cost nothing."""
+        self._is_paused = True
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> bool:
+        """Let all go on; whether they stood still. `bench.admin.await_calm` waits until they found together again."""
+        was_paused, self._is_paused = self._is_paused, False
+        if was_paused:
+            self._signal_all(signal.SIGCONT)
+        return was_paused
+
+    def _signal_all(self, number: signal.Signals) -> None:
         for server in self.servers:
             if server.alive:
-                os.kill(server.pid, signal.SIGTERM)
+                os.kill(server.pid, number)
+
+    def stop(self) -> None:
+        """Stop all cleanly, at once: a quorum stops together."""
+        self._signal_all(signal.SIGTERM)
         for server in self.servers:
             if server.alive:
                 server.stop()

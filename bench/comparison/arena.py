@@ -1,4 +1,8 @@
-"""Where both systems stand ready: a cluster of each, started when first needed, warmed up, made anew when one died."""
+"""Where both systems stand ready: a cluster of each, started when first needed, warmed up, made anew when one died.
+
+Whoever runs has the machine alone: the other stands still meanwhile. Idle brokers wake up often enough, a JVM's more
+often than ours, to be seen in the other's 99th percentile.
+"""
 
 import shutil
 import time
@@ -14,7 +18,7 @@ from bench.comparison.effort import Effort
 from bench.programs import FailedError
 
 ClusterMaker = Callable[[Path, int, Mapping[str, str]], Cluster]
-WarmUp = Callable[["Arena", Cluster], None]
+WarmUp = Callable[["Arena", Cluster], str]
 
 FAILED_STARTS_MAX = 2
 REST_CORES_MAX = 0.15  # of each broker, over `REST_SECONDS`
@@ -49,7 +53,7 @@ class Arena:
 
     @property
     def pids(self) -> list[int]:
-        """Of all servers of all systems: those that idle meanwhile are ours too."""
+        """Of all servers of all systems."""
         return [pid for cluster in self._clusters.values() for pid in cluster.pids]
 
     @property
@@ -57,8 +61,14 @@ class Arena:
         return min(self.brokers, 3)
 
     def cluster(self, system: str) -> Cluster:
-        """A system's cluster, as `prepare` left it."""
-        return self._clusters[system]
+        """A system's cluster, as `prepare` left it, and alone: the others stand still until they are asked for."""
+        chosen = self._clusters[system]
+        for cluster in self._clusters.values():
+            if cluster is not chosen:
+                cluster.pause()
+        if chosen.resume():
+            admin.await_calm(chosen)
+        return chosen
 
     def prepare(self) -> bool:
         """Start what is not running, and say whether that was needed. When one died all begin anew, so that both have
@@ -82,11 +92,11 @@ class Arena:
             self._clusters[system] = cluster = make(directory, self.brokers, self._settings)
             cluster.launch()
             admin.await_brokers(cluster)
-        for cluster in self._clusters.values():
+        for system in self._clusters:
             if self._warm_up is not None:
                 started = time.monotonic()
-                self._warm_up(self, cluster)
-                self._effort.say(f"Warmed up {cluster.system} for {time.monotonic() - started:.0f} s")
+                how = self._warm_up(self, self.cluster(system))
+                self._effort.say(f"Warmed up {system} for {time.monotonic() - started:.0f} s: {how}")
 
     @contextmanager
     def topic(self, cluster: Cluster, partitions: int, durability: str, *, leader: int | None = None) -> Iterator[str]:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ PERFORMANCE_TEST = "org.apache.kafka.tools.ProducerPerformance"
 PERFORMANCE_LINE = re.compile(r"\(([\d.]+) MB/sec\).*?([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th")
 MIB_IN_MB = 1.048576
 TOOL_SECONDS_MAX = 180
+STEADY_COSTS_MIN, STEADY_SHARE = 4, 0.05
 
 
 @dataclass(frozen=True)
@@ -204,10 +206,10 @@ class Loads:
                 "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1",
                 "--warmup-records", str(records // 5),
             )  # fmt: skip
-            cpu = sum(machine.cpu_seconds(pid) for pid in cluster.pids)
+            cpu = _cpu_seconds(cluster)
             with machine.watch(arena.pids) as seen:
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_SECONDS_MAX)
-            cpu = sum(machine.cpu_seconds(pid) for pid in cluster.pids) - cpu
+            cpu = _cpu_seconds(cluster) - cpu
         lines = PERFORMANCE_LINE.findall(done.stdout)
         if done.returncode or not lines:
             raise FailedError(f"kafka-producer-perf-test failed:\n{(done.stdout + done.stderr)[-500:]}")
@@ -220,26 +222,45 @@ class Loads:
         }
         return Run(figures, seen.disturbance)
 
-    def warm_up(self, arena: Arena, cluster: Cluster) -> None:
-        """Everything that rows do, again and again until the time is over: large and small messages with and without a
-        codec, one-record requests, reading."""
-        seconds = self.effort.warmup_seconds[cluster.system]
-        deadline = time.monotonic() + seconds
+    def warm_up(self, arena: Arena, cluster: Cluster) -> str:
+        """Everything that rows do, with every broker as the leader, again and again until it costs no less CPU time
+        than before; says what it cost."""
+        at_least, at_most = self.effort.warmup_seconds[cluster.system]
+        started = time.monotonic()
+        costs: list[float] = []
+        while True:
+            before = _cpu_seconds(cluster)
+            for server in cluster.servers:
+                self._work_of_all_kinds(arena, cluster, server.node_id)
+            costs.append(_cpu_seconds(cluster) - before)
+            elapsed = time.monotonic() - started
+            if elapsed >= at_most or (elapsed >= at_least and is_steady(costs)):
+                state = "steady" if is_steady(costs) else "NOT steady"
+                return f"the same work cost {costs[0]:.1f} s of CPU at first, {costs[-1]:.1f} s at last, {state}"
+
+    def _work_of_all_kinds(self, arena: Arena, cluster: Cluster, leader: int) -> None:
+        """Large and small messages with and without a codec, one-record requests, reading, single messages."""
         amount = self.effort.amount
         large = Produce(amount(60_000), 1024, "all", warmup_messages=0)
         small = Produce(amount(300_000), 100, "all", codec="lz4", warmup_messages=0)
-        while True:
-            with arena.topic(cluster, 1, PAGE_CACHE) as topic:
-                for work in (large, small):
-                    self.fill(cluster, topic, work)
-                admin.expect_records(cluster, topic, large.messages + small.messages)
-                everything = Produce(large.messages + small.messages, 1024, "all", warmup_messages=0)
-                self._consume(cluster, topic, everything)
-                self._send(cluster, topic, 50, amount(4_000, at_least=100), 100)
-            with arena.topic(cluster, 1, PAGE_CACHE) as topic:
-                self.send_at_rate(cluster.bootstrap, topic, 3_000, "all", [], seconds=self.effort.latency_seconds / 5)
-            if time.monotonic() >= deadline:
-                return
+        with arena.topic(cluster, 1, PAGE_CACHE, leader=leader) as topic:
+            for work in (large, small):
+                self.fill(cluster, topic, work)
+            admin.expect_records(cluster, topic, large.messages + small.messages)
+            everything = Produce(large.messages + small.messages, 1024, "all", warmup_messages=0)
+            self._consume(cluster, topic, everything)
+            self._send(cluster, topic, 50, amount(12_000, at_least=100), 100)
+        with arena.topic(cluster, 1, PAGE_CACHE, leader=leader) as topic:
+            self.send_at_rate(cluster.bootstrap, topic, 3_000, "all", [], seconds=self.effort.latency_seconds / 5)
+
+
+def is_steady(costs: Sequence[float]) -> bool:
+    """Whether neither of the last two is noticeably less than the least before."""
+    return len(costs) >= STEADY_COSTS_MIN and min(costs[-2:]) > (1 - STEADY_SHARE) * min(costs[:-2])
+
+
+def _cpu_seconds(cluster: Cluster) -> float:
+    return sum(machine.cpu_seconds(pid) for pid in cluster.pids)
 
 
 def resident_mb(cluster: Cluster) -> float:

@@ -33,7 +33,7 @@ from bench.trials import Goal
 MESSAGES = 150_000
 WARMUP_MESSAGES = 8_000
 CONNECTIONS = 50
-REQUESTS = 12_000
+REQUESTS = 40_000
 IDLE_PARTITIONS = 999
 ACKS = "all"
 WITH_FSYNC, DEFAULTS = "fsync on both", "our default, fsync, against Kafka's, none"

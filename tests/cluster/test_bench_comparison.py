@@ -2,15 +2,20 @@
 
 from pathlib import Path
 
+import pytest
+
 from bench.admin import record_count, topic_partitions
 from bench.comparison.arena import Arena
 from bench.comparison.contests import HIGHTIDE, KAFKA
 from bench.comparison.effort import quick
+from bench.comparison.loads import is_steady
 from bench.comparison.page import markdown
 from bench.comparison.plots import plots
 from bench.comparison.result import document
 from bench.comparison.run import Comparison
 from bench.hightide_server import hightide_cluster
+
+STOPPED = "T"  # what /proc says
 
 
 def test_when_a_server_died_all_begin_anew(tmp_path: Path) -> None:
@@ -28,6 +33,37 @@ def test_when_a_server_died_all_begin_anew(tmp_path: Path) -> None:
         with arena.topic(cluster, 3, "fsync") as topic:
             assert record_count(cluster, topic) == 0
         assert topic_partitions(cluster.any_server(), topic) == []
+
+
+def test_whoever_runs_has_the_machine_alone(tmp_path: Path) -> None:
+    said: list[str] = []
+    effort = quick(tmp_path, said.append)
+    with Arena(effort, {HIGHTIDE: hightide_cluster, KAFKA: hightide_cluster}, brokers=3) as arena:
+        arena.prepare()
+        for system, other in ((HIGHTIDE, KAFKA), (KAFKA, HIGHTIDE), (HIGHTIDE, KAFKA)):
+            cluster = arena.cluster(system)
+            running = set(cluster.pids)
+            assert {pid for pid in arena.pids if _state(pid) != STOPPED} == running
+            with arena.topic(cluster, 1, "page cache") as topic:
+                assert record_count(cluster, topic) == 0, f"{other} stood still and {system} works again"
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(
+    ("costs", "steady"),
+    [
+        ([9.0, 5.0, 3.0], False),  # too few to tell
+        ([9.0, 5.0, 3.0, 2.0, 1.9, 1.9], False),
+        ([9.0, 5.0, 2.0, 1.98, 1.97], True),
+        ([9.0, 2.0, 2.5, 2.4], True),
+        ([2.0, 2.0, 2.0, 1.5], False),
+    ],
+)
+def test_a_system_is_warm_when_the_same_work_costs_no_less_than_before(costs: list[float], steady: bool) -> None:
+    assert is_steady(costs) is steady
 
 
 def test_a_quick_comparison_of_hightide_with_itself(tmp_path: Path) -> None:
