@@ -13,6 +13,7 @@ stays unknown: a delivery that failed may still have happened.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -149,14 +150,31 @@ class RecordedLoad(RecordedThread):
         self.history.unknown(send, str(reason))
 
 
+class _EpochBumps(logging.Handler):
+    """Prints why librdkafka began another producer epoch: what it had under way then may be written twice by it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if "epoch bump" in message or "ERRSEQ" in message:
+            print(f"{time.monotonic():.3f} {message}", flush=True)
+
+
 class ConfluentLoad(RecordedLoad):
-    """librdkafka: batches, pipelining and retries as applications have them."""
+    """librdkafka: batches, pipelining and retries as applications have them.
+
+    A record whose time is up makes it begin another producer epoch, in which it sends all others again that were under
+    way, also those that were written: from then on their one copy is nobody's promise.
+    """
 
     def work(self) -> None:
         while not self.stopping.is_set():
             self._live(self.begin_life())
 
     def _live(self, client: str) -> None:
+        bumps = logging.getLogger(f"{__name__}.{client}")
+        bumps.setLevel(logging.DEBUG)
+        bumps.propagate = False
+        bumps.addHandler(_EpochBumps())
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -168,8 +186,10 @@ class ConfluentLoad(RecordedLoad):
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
                 "topic.metadata.refresh.interval.ms": 1000,
-                "log_level": 0,
-            }
+                "debug": "eos",
+                "log_level": 7,  # syslog's debug
+            },
+            logger=bumps,
         )
         while not (self.stopping.is_set() or self.is_doubtful):
             if len(producer) >= IN_FLIGHT_MAX:
@@ -183,6 +203,8 @@ class ConfluentLoad(RecordedLoad):
         producer.flush(self.delivery_seconds + 5)
 
     def _delivered(self, send: Send, error: KafkaError | None, message: Any) -> None:
+        if self.is_doubtful:
+            send.idempotent = False
         if error is None:
             self.succeeded(send, message.offset())
         else:

@@ -16,6 +16,7 @@ from hightide import limits
 from hightide.errors import ApiError, ProtocolError, StorageError
 from hightide.node.apis import API_VERSIONS, BROKER_APIS, PRODUCE, Api
 from hightide.node.ports import Connection, Part
+from hightide.node.refusals import Refused
 from hightide.storage.files import FileSlice
 from hightide.wire.primitives import Reader
 from hightide.wire.versions import request_class
@@ -83,7 +84,7 @@ class Session:
 
     __slots__ = (
         "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
-        "last_used", "listener_name", "node", "quorum_answer", "serves",
+        "last_used", "listener_name", "node", "quorum_answer", "refused", "serves",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +99,7 @@ class Session:
         self.is_closed = False
         self.last_used = node.clock.now()
         self.closed_callbacks: dict[Callable[[], None], None] = {}
+        self.refused: Refused = {}
         self._queue: deque[Request] = deque()
         self._parked_bytes = 0
         self._stopping = False

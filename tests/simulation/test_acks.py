@@ -1,5 +1,8 @@
 """acks=all on three simulated nodes: each way in which it can't be kept has its own answer, at its own moment."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
 from hightide.client.admin import Admin, NewTopic
@@ -53,15 +56,21 @@ class Story:
     async def _produce(self, topic: str, acks: int, timeout_ms: int) -> ErrorCode:
         cluster: Cluster = self.client.cluster(bootstrap(COUNT))
         try:
-            known = await cluster.topic(topic)
-            connection = await cluster.broker(1)
-            data = PartitionProduceData(index=0, records=memoryview(build_batch([Record(value=b"v")])))
-            produced = TopicProduceData(name=topic, topic_id=known.id, partition_data=[data])
-            request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[produced])
-            response = await connection.call(request, ProduceResponse, timeout=2 * PATIENCE_MS / 1000)
-            return ErrorCode(response.responses[0].partition_responses[0].error_code)
+            return await self.send(cluster, topic, build_batch([Record(value=b"v")]), acks, timeout_ms)
         finally:
             cluster.close()
+
+    async def send(
+        self, cluster: Cluster, topic: str, batch: bytearray, acks: int = -1, timeout_ms: int = PATIENCE_MS
+    ) -> ErrorCode:
+        """What the leader answers to a batch on the connection that `cluster` has."""
+        known = await cluster.topic(topic)
+        connection = await cluster.broker(1)
+        data = PartitionProduceData(index=0, records=memoryview(batch))
+        produced = TopicProduceData(name=topic, topic_id=known.id, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[produced])
+        response = await connection.call(request, ProduceResponse, timeout=2 * PATIENCE_MS / 1000)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     def end(self, topic: str) -> int:
         node = self.nodes[1].node
@@ -80,8 +89,8 @@ class Story:
         assert topic is not None
         return len(topic.partitions[0].in_sync_replicas) == 2
 
-    def run(self) -> None:
-        self.world.run(self.tell())
+    def run(self, tale: Coroutine[Any, Any, None]) -> None:
+        self.world.run(tale)
         self.world.close()
         assert [str(problem) for problem in self.world.trace.problems] == []
 
@@ -114,7 +123,40 @@ class Story:
         assert await self.world.until(self.both_in_sync)
         assert (await self.produce("pair"))[0] is ErrorCode.NONE, "and all is well again"
 
+    async def tell_of_followers(self) -> None:
+        """A producer sends its second batch before it knows that the first was refused."""
+        await self.start()
+        await self.client.do(self._write_through_a_short_absence())
+
+    async def _write_through_a_short_absence(self) -> None:
+        cluster: Cluster = self.client.cluster(bootstrap(COUNT))
+
+        async def send(sequence: int) -> ErrorCode:
+            batch = build_batch([Record(value=b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            return await self.send(cluster, "pair", batch)
+
+        for first in (0, 2):  # a producer that nobody knows yet, and one whose last batch is known
+            self.silence_follower()
+            assert await self.send(cluster, "pair", build_batch([Record(value=b"v")]), acks=1) is ErrorCode.NONE
+            assert await self.world.until(lambda: not self.both_in_sync())
+            end = self.end("pair")
+            assert await send(first) is ErrorCode.NOT_ENOUGH_REPLICAS
+            self.world.network.heal()
+            assert await self.world.until(self.both_in_sync)
+            assert await send(first + 1) is ErrorCode.NOT_ENOUGH_REPLICAS, "as the one that it follows"
+            assert self.end("pair") == end, "nothing passed the one that was refused"
+            assert [await send(sequence) for sequence in (first, first + 1)] == [ErrorCode.NONE] * 2
+            assert self.end("pair") == end + 2
+        cluster.close()
+
 
 @pytest.mark.covers("T16")
 def test_each_way_to_fail_has_its_own_answer() -> None:
-    Story().run()
+    story = Story()
+    story.run(story.tell())
+
+
+@pytest.mark.covers("N10", "N11")
+def test_what_follows_a_refused_batch_is_refused_like_it() -> None:
+    story = Story()
+    story.run(story.tell_of_followers())

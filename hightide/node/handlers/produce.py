@@ -2,15 +2,17 @@
 
 acks=0 is not answered, acks=1 is answered after the leader's write, acks=-1 when the high watermark passed the batch
 or the time is up. A duplicate waits exactly like the original (R11). Each partition has its own result; a refused one
-never keeps another from being written. Versions before 3 are advertised but closed (KAFKA-18659); 13 names topics by
-id. There is no transaction coordinator yet, so transactional batches are refused with INVALID_TXN_STATE. A leader
-whose lease ended (C13) sends its producers away: it answers NOT_LEADER_OR_FOLLOWER without a hint, and hangs up.
+never keeps another from being written, but what follows it on its connection shares its fate (`node.refusals`).
+Versions before 3 are advertised but closed (KAFKA-18659); 13 names topics by id. There is no transaction coordinator
+yet, so transactional batches are refused with INVALID_TXN_STATE. A leader whose lease ended (C13) sends its producers
+away: it answers NOT_LEADER_OR_FOLLOWER without a hint, and hangs up.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hightide.errors import ApiError, ErrorCode, InvalidRecordsError
+from hightide.node import refusals
 from hightide.node.ports import Part
 from hightide.node.sessions import NO_ANSWER, PARKED
 from hightide.wire.produce import (
@@ -55,8 +57,7 @@ def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Seq
     acks, timeout_ms, topic, index, records = produce
     version = request.version
     try:
-        partition = node.partition(topic, index)
-        appended = _append(node, partition, version, acks, records)
+        partition, appended = _append(node, request, topic, index, acks, records)
     except ApiError as error:
         result = PartitionResult(index)
         fail(node, result, error, topic)
@@ -84,8 +85,7 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
             of_topic.append(result)
             number += 1
             try:
-                partition = node.partition(topic, index)
-                appended = _append(node, partition, request.version, produce.acks, records)
+                partition, appended = _append(node, request, topic, index, produce.acks, records)
             except ApiError as error:
                 fail(node, result, error, topic)
                 continue
@@ -100,16 +100,26 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
     return _answer(request, produce.acks, results)
 
 
-def _append(node: "Node", partition: "Partition", version: int, acks: int, records: memoryview | None) -> "Appended":
-    if not records:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
-    size = len(records)
-    if size > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
-    if version < ZSTD_FROM and uses_zstd(records):
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 (KIP-110)")
-    node.stats.produced_bytes += size
-    return partition.append(records, acks, node.clock.wall_ms())
+def _append(
+    node: "Node", request: "Request", topic: str | bytes, index: int, acks: int, records: memoryview | None
+) -> "tuple[Partition, Appended]":
+    refused = request.session.refused
+    if refused:
+        refusals.check(refused, topic, index, records)
+    try:
+        partition = node.partition(topic, index)
+        if not records:
+            raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
+        size = len(records)
+        if size > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
+        if request.version < ZSTD_FROM and uses_zstd(records):
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 (KIP-110)")
+        node.stats.produced_bytes += size
+        return partition, partition.append(records, acks, node.clock.wall_ms())
+    except ApiError as error:
+        refusals.remember(refused, topic, index, records, error)
+        raise
 
 
 def fail(node: "Node", result: PartitionResult, error: ApiError, topic: str | bytes) -> None:
