@@ -182,14 +182,22 @@ class _Recovery:
                 )
             self._segments.append(Segment.open(self._files, self._directory, start, create=True))
             self._created = True
-        elif (
-            self._segments[0].base > start
-            and self._facts.synced_floor > start
-            and self._rules.r17_quarantine_synced_corruption
-        ):
-            raise CorruptionError(
-                f"{self._directory} begins at {self._segments[0].base}, but was synced from {start} on"
-            )
+        elif self._segments[0].base > start:
+            if self._facts.synced_floor > start and self._rules.r17_quarantine_synced_corruption:
+                raise CorruptionError(
+                    f"{self._directory} begins at {self._segments[0].base}, but was synced from {start} on"
+                )
+            self._begin_anew(start)
+
+    def _begin_anew(self, start: int) -> None:
+        """Nothing of this log ever counted, and its first segments are gone: what is left follows upon nothing, and
+        would let the replica be in sync without what it lacks."""
+        self._doubtful = any(has_valid_batch(each.file, 0, each.file.size(), start) for each in self._segments)
+        for segment in reversed(self._segments):
+            segment.remove()
+            self._files.sync_directory(self._directory)
+        self._segments = [Segment.open(self._files, self._directory, start, create=True)]
+        self._created = True
 
     def _load_epochs(self) -> None:
         self._epochs_known = True

@@ -56,6 +56,44 @@ def test_a_clean_start_reads_no_batch() -> None:
     assert contents(log) == numbered(0, 30)
 
 
+@pytest.mark.parametrize("start", [0, 4])
+def test_segments_that_outlived_the_first_are_not_a_log(start: int) -> None:
+    """R17, R19: a replica that began at them could be in sync without what it lacks."""
+    disk = new_disk()
+    log = open_log(disk, facts=OpenFacts(log_start=start))
+    fill(log, 30)
+    killed(disk, log)
+    assert len(log_files(disk)) > 2
+    disk.remove(f"{DIRECTORY}/{start:020d}.log")
+    log = open_log(disk, facts=OpenFacts(log_start=start))
+    assert (log.start, log.end, log.doubtful) == (start, start, True)
+    assert list(log_files(disk)) == [f"{DIRECTORY}/{start:020d}.log"]
+    fill(log, 3)
+    sync(log)
+    killed(disk, log)
+    assert open_log(disk, facts=OpenFacts(log_start=start)).end == start + 3
+
+
+@pytest.mark.covers("N11")
+@pytest.mark.parametrize("count", range(1, 9))
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_start_wherever_segments_rolled(
+    count: int, clean: bool
+) -> None:
+    """R11: all five may be under way when the broker ends, and are sent again from the first on."""
+    disk = new_disk()
+    log = open_log(disk, LogSettings(segment_bytes=3 * SIZE, index_interval_bytes=100))
+    for sequence in range(count):
+        log.append_as_leader(memoryview(batch(b"v", producer=7, sequence=sequence)), 0, NOW_MS)
+    sync(log)
+    log.close(clean=clean)
+    disk.kill()
+    log = open_log(disk, facts=OpenFacts(clean=clean, recovery_point=log.end))
+    for sequence in range(max(0, count - 5), count):
+        again = log.append_as_leader(memoryview(batch(b"v", producer=7, sequence=sequence)), 0, NOW_MS)
+        assert (again.base_offset, again.duplicate) == (sequence, True)
+
+
 def test_a_clean_start_syncs_nothing() -> None:
     disk = new_disk()
     log = open_log(disk)
