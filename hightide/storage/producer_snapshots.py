@@ -1,6 +1,8 @@
 """Kafka's `.snapshot` files: the producers of a partition as they were at one offset, under a CRC-32C.
 
-Version (int16), CRC of the rest (uint32), number of entries (int32), entries. `kafka-dump-log` reads them.
+Version (int16), CRC of the rest (uint32), number of entries (int32), entries. `kafka-dump-log` reads them. Kafka writes
+one entry for each producer; we write one for each of its last batches, the newest last, which is the one that counts
+for a reader that knows of one only.
 """
 
 from struct import Struct
@@ -20,7 +22,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer: its newest batch (offset -1 when its epoch has none) and its open transaction (-1 when none)."""
+    """One batch of a producer (offset -1 when its epoch has none), and its open transaction (-1 when none)."""
 
     producer_id: int
     epoch: int

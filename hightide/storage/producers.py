@@ -5,13 +5,15 @@ append and changes nothing, `apply` records after it; recovery and truncation lo
 holds beyond. The answers are Kafka's: an older producer epoch is fenced, a new epoch starts at sequence 0, a gap is out
 of order, one of the last five batches again is a duplicate, and an unknown producer may begin anywhere (its older
 batches may have been deleted by retention, so its first sequence proves nothing; UNKNOWN_PRODUCER_ID is history).
-The file format is in `producer_snapshots`.
+A snapshot has all five too: a producer may send the first of those under way again after a roll and a restart. The file
+format is in `producer_snapshots`.
 """
 
+from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from hightide.errors import ApiError, CorruptionError, ErrorCode
-from hightide.limits import PRODUCER_BATCHES_KEPT, PRODUCERS_PER_PARTITION_MAX
+from hightide.limits import PRODUCER_BATCHES_KEPT, PRODUCERS_PER_PARTITION_MAX, SNAPSHOT_PRODUCERS_IN_FULL
 from hightide.storage.producer_snapshots import (
     SnapshotEntry,
     list_snapshots,
@@ -57,6 +59,9 @@ class KeptBatch(NamedTuple):
     last_offset: int
     offset_delta: int
     timestamp: int
+
+
+_NO_BATCH = KeptBatch(_NO_SEQUENCE, _NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 
 
 class ProducerState:
@@ -285,8 +290,21 @@ class ProducerStates:
         Without `sync` a power loss may leave it missing or torn, which its CRC shows; then an older one and a longer
         replay take its place.
         """
-        entries = [_to_entry(state) for state in self.active]
+        entries: list[SnapshotEntry] = []
+        full_from = self._oldest_in_full()
+        for state in self.active:
+            batches = state.batches
+            if len(batches) > 1 and batches[-1].last_offset >= full_from:
+                entries += [_to_entry(state, batch) for batch in batches[:-1]]
+            entries.append(_to_entry(state, batches[-1] if batches else _NO_BATCH))
         write_snapshot(self._files, snapshot_path(self._directory, offset), entries, sync=sync)
+
+    def _oldest_in_full(self) -> int:
+        """From which offset on a producer's last batch is so young that its older ones may still be sent again."""
+        if len(self._states) <= SNAPSHOT_PRODUCERS_IN_FULL:
+            return NO_OFFSET
+        newest = (state.batches[-1].last_offset for state in self._states.values() if state.batches)
+        return min(nlargest(SNAPSHOT_PRODUCERS_IN_FULL, newest), default=NO_OFFSET)
 
     def load_latest(self, log_start: int, log_end: int, now_ms: int) -> int:
         """Become the newest readable snapshot at or below `log_end`; returns from where batches must be applied again.
@@ -337,7 +355,10 @@ class ProducerStates:
 
     def _load(self, entries: list[SnapshotEntry]) -> None:
         for entry in entries:
-            state = self._add(entry.producer_id, entry.epoch)
+            state = self._states.get(entry.producer_id)
+            if state is None:
+                state = self._add(entry.producer_id, entry.epoch)
+            state.enter(entry.epoch)
             if entry.last_offset != NO_OFFSET:
                 first = (entry.last_sequence - entry.offset_delta) & _SEQUENCE_MASK
                 state.keep(first, entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
@@ -352,15 +373,15 @@ def _last_sequence(header: "BatchHeader") -> int:
     return (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
 
 
-def _to_entry(state: ProducerState) -> SnapshotEntry:
-    newest = state.batches[-1] if state.batches else KeptBatch(_NO_SEQUENCE, _NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+def _to_entry(state: ProducerState, batch: KeptBatch) -> SnapshotEntry:
+    is_newest = batch is _NO_BATCH or batch is state.batches[-1]
     return SnapshotEntry(
         producer_id=state.producer_id,
         epoch=state.epoch,
-        last_sequence=newest.last_sequence,
-        last_offset=newest.last_offset,
-        offset_delta=newest.offset_delta,
-        timestamp=state.last_timestamp,
+        last_sequence=batch.last_sequence,
+        last_offset=batch.last_offset,
+        offset_delta=batch.offset_delta,
+        timestamp=state.last_timestamp if is_newest else batch.timestamp,
         coordinator_epoch=state.coordinator_epoch,
         transaction_start=state.transaction_start,
     )

@@ -6,7 +6,14 @@ import pytest
 
 from hightide.errors import ApiError, CorruptionError, ErrorCode
 from hightide.sim.disk import SimulatedDisk
-from hightide.storage.producer_snapshots import SnapshotEntry, decode_snapshot, encode_snapshot, snapshot_path
+from hightide.storage import producers
+from hightide.storage.producer_snapshots import (
+    SnapshotEntry,
+    decode_snapshot,
+    encode_snapshot,
+    snapshot_path,
+    write_snapshot,
+)
 from hightide.storage.producers import CompletedTransaction, Duplicate, ProducerStates
 from hightide.wire.records import BatchHeader
 
@@ -257,7 +264,7 @@ def test_a_table_full_of_open_transactions_admits_no_other_producer() -> None:
 # Snapshots.
 
 
-def test_a_snapshot_brings_everything_back_but_the_older_batches() -> None:
+def test_a_snapshot_brings_everything_back() -> None:
     log = Log()
     for sequence in range(3):
         log.send(Batch(sequence * 2, 2))
@@ -268,8 +275,9 @@ def test_a_snapshot_brings_everything_back_but_the_older_batches() -> None:
     fresh = ProducerStates(log.disk, "t-0")
     assert fresh.load_latest(0, log.end, NOW) == log.end
     log.states = fresh
-    assert log.send(Batch(4, 2)) == Duplicate(4, 5, NOW)
-    assert log.refuses(Batch(2, 2), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    for sequence in (4, 2, 0):
+        assert log.send(Batch(sequence, 2)) == Duplicate(sequence, sequence + 1, NOW)
+    assert log.refuses(Batch(2, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert log.send(Batch(LAST - 1, 4, producer_id=8)) == Duplicate(6, 9, NOW)
     assert log.send(Batch(6)) is None
     assert fresh.first_unstable_offset(99) == 10
@@ -277,6 +285,30 @@ def test_a_snapshot_brings_everything_back_but_the_older_batches() -> None:
     ten = fresh.get(10)
     assert ten is not None
     assert ten.coordinator_epoch == 2
+
+
+def test_of_very_many_producers_a_snapshot_has_the_older_batches_of_the_youngest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "SNAPSHOT_PRODUCERS_IN_FULL", 2)
+    log = Log()
+    for producer_id in (3, 1, 2):
+        for sequence in (0, 1):
+            log.send(Batch(sequence, producer_id=producer_id))
+    log.states.snapshot(log.end)
+    log.states = ProducerStates(log.disk, "t-0")
+    log.states.load_latest(0, log.end, NOW)
+    assert log.refuses(Batch(0, producer_id=3), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert [log.send(Batch(1, producer_id=each)) is not None for each in (1, 2, 3)] == [True] * 3
+    assert [log.send(Batch(0, producer_id=each)) is not None for each in (1, 2)] == [True] * 2
+
+
+def test_a_snapshot_with_one_batch_for_each_producer_is_read_too() -> None:
+    """Earlier releases and Kafka wrote no more."""
+    log = Log()
+    write_snapshot(log.disk, snapshot_path("t-0", 9), [SnapshotEntry(7, 3, 41, 8, 1, NOW, -1, -1)], sync=False)
+    assert log.states.load_latest(0, 9, NOW) == 9
+    assert log.send(Batch(40, 2, producer_id=7, epoch=3)) == Duplicate(7, 8, NOW)
 
 
 def test_loading_takes_the_newest_snapshot_below_the_end_and_removes_those_above() -> None:
