@@ -56,6 +56,7 @@ PROPOSAL_RETRY_SECONDS = 1.0  # an in-sync set is proposed again until the metad
 
 # Producer state.
 PRODUCER_BATCHES_KEPT = 5  # R11: as many as an idempotent producer may have in flight
+EARLIER_BATCHES_AWAITED_SECONDS = 3.0  # of a producer's, by a new leader: its client sends again within a second
 REFUSALS_REMEMBERED_PER_CONNECTION = 1_000  # batches whose followers are refused too; the oldest is forgotten first
 SNAPSHOT_PRODUCERS_IN_FULL = 1_000  # the youngest, with all batches kept; of others the newest: a roll must not stall
 PRODUCERS_PER_PARTITION_MAX = 100_000  # above it the one unheard longest is forgotten

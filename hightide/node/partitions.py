@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
+from hightide.limits import EARLIER_BATCHES_AWAITED_SECONDS
 from hightide.node.log_view import StoredLog
 from hightide.replication.effects import (
     AdvanceStart,
@@ -47,6 +48,7 @@ from hightide.storage.log import Appended, Log, Read
 from hightide.storage.recovery import NO_DESCRIPTORS
 from hightide.storage.settings import NEVER_COMPACTED
 from hightide.types import INTERNAL_TOPICS, NO_EPOCH, TopicPartition
+from hightide.wire.records import read_header
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Broker
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from hightide.storage.directory import LogDirectory
 
 log = logging.getLogger("hightide.partitions")
+
+LONG_AGO = float("-inf")
 
 
 class CommitWaiter(Protocol):
@@ -113,7 +117,7 @@ class Partition:
     """One replica of one partition, opened. Leads or refuses; knows nothing of the wire."""
 
     __slots__ = (
-        "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
+        "_led_since", "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
         "is_internal", "is_synced_only", "log", "offline_code", "offline_epoch", "offline_reason", "on_synced",
         "replica", "throttled_followers", "throttled_following", "topic", "topic_id", "watchers",
     )  # fmt: skip
@@ -161,6 +165,7 @@ class Partition:
         self._world = world
         self._waiters: list[tuple[int, int, CommitWaiter, int]] = []
         self._waiter_sequence = 0
+        self._led_since = LONG_AGO
         self._on_progress = self._wake_fetches  # one bound method each, so that a turn calls it once
         self._on_append = self._wake_replicas
 
@@ -180,6 +185,8 @@ class Partition:
         epochs = agreed.leader_epoch, agreed.partition_epoch
         if agreed.leader == self._world.node_id:
             now = self._world.clock.now()
+            if agreed.leader_epoch != self.replica.leader_epoch:
+                self._led_since = now
             self._handle(LeadershipGranted(*epochs, *sets, brokers, now, agreed.whole_logs_synced, minimum))
         else:
             self._handle(FollowershipGranted(agreed.leader, *epochs, *sets))
@@ -276,6 +283,10 @@ class Partition:
             appended = opened.append_as_leader(records, replica.leader_epoch, now_ms)
         except StorageError as error:
             raise self._refused_by_disk(error) from error
+        except ApiError as error:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._awaits_earlier(records):
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not yet: {error.message}") from None
+            raise
         if not appended.duplicate:
             if replica.log_advanced(opened.end, opened.synced_end):
                 self._committed()
@@ -284,6 +295,19 @@ class Partition:
             if self.is_synced_only or opened.needs_sync:
                 world.commits.dirty(self)
         return appended
+
+    def _awaits_earlier(self, records: memoryview) -> bool:
+        """Whether a batch that came too early may follow on others that their producer sends again, because the former
+        leader did not acknowledge them.
+
+        librdkafka sends again over one connection what failed on another, and now and then what follows overtakes it.
+        Told that this is out of order, it begins another producer epoch, and writes twice whatever it had under way to
+        other partitions (K2). So a new leader says for a moment that it can't take it yet.
+        """
+        if self._world.clock.now() - self._led_since >= EARLIER_BATCHES_AWAITED_SECONDS:
+            return False
+        last_offset = self.log.producers.last_before_gap(read_header(records))
+        return last_offset is not None and self.log.epochs.epoch_at(last_offset) < self.replica.leader_epoch
 
     def _refused_by_disk(self, error: StorageError) -> ApiError:
         if isinstance(error, DiskFullError):

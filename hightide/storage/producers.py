@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _new_tuple = tuple.__new__
 _SEQUENCE_MASK = 0x7FFFFFFF  # sequences are int32 and wrap from the largest to 0
+_SEQUENCES_HALF = 1 << 30  # a sequence that far ahead is behind
 _NO_SEQUENCE = -1
 _TRANSACTIONAL_BIT = 0x10
 _EVICTED_AT_ONCE = 100  # one hundredth of a full table goes at a time, so that a flood of new ids costs O(log n) each
@@ -195,6 +196,14 @@ class ProducerStates:
                 f"producer {state.producer_id} has an open transaction and sent a batch outside of it",
             )
         return None
+
+    def last_before_gap(self, header: "BatchHeader") -> int | None:
+        """Where the log of a producer ends that skipped sequences with this batch; None when it did not."""
+        state = self._states.get(header.producer_id)
+        if state is None or not state.batches or state.epoch != header.producer_epoch:
+            return None
+        skipped = (header.base_sequence - state.next_sequence) & _SEQUENCE_MASK
+        return state.batches[-1].last_offset if 0 < skipped < _SEQUENCES_HALF else None
 
     # After the append, and while a log is replayed.
 

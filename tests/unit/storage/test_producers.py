@@ -261,6 +261,19 @@ def test_a_table_full_of_open_transactions_admits_no_other_producer() -> None:
     assert len(log.states) == 4, "what is in the log already is never refused"
 
 
+def test_a_gap_is_told_from_other_disorder() -> None:
+    log = Log()
+    log.send(Batch(0))
+    log.send(Batch(1, 3))
+    assert log.states.last_before_gap(Batch(5).header()) == 3
+    assert log.states.last_before_gap(Batch(4).header()) is None, "it follows"
+    assert log.states.last_before_gap(Batch(2).header()) is None, "it was there before"
+    assert log.states.last_before_gap(Batch(5, epoch=1).header()) is None
+    assert log.states.last_before_gap(Batch(5, producer_id=8).header()) is None
+    log.send(Batch(LAST - 3, 4, producer_id=9))
+    assert log.states.last_before_gap(Batch(1, producer_id=9).header()) == 7, "sequences wrap"
+
+
 # Snapshots.
 
 
