@@ -51,7 +51,8 @@ def _unpack(archive: Path, folder: Path) -> None:
     partial = folder.with_name(f"{folder.name}.{os.getpid()}")
     with tarfile.open(archive) as tar:
         wanted = [member for member in tar.getmembers() if "/test/" in member.name]
-        tar.extractall(partial, members=wanted, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and newer have it
+        tar.extractall(partial, members=wanted)
     tests = partial / archive.name.removesuffix(".tar.gz") / "test"
     (tests / "__init__.py").touch()
     shutil.copy(HERE / "service.py", tests / "service.py")
