@@ -34,7 +34,8 @@ contents = st.none() | st.binary(max_size=20) | st.just(b"v" * 5_000)
 
 
 @st.composite
-def record_lists(draw: st.DrawFn, *, oldest: int = -(2**62), newest: int = 2**62) -> list[Record]:
+def record_lists(draw: st.DrawFn, *, oldest: int = -(2**62), newest: int = 2**62 - 1) -> list[Record]:
+    """Timestamps lie less than 2**63 apart: the format has them as differences of 64 bits."""
     timestamps = st.integers(oldest, newest)
     fields = st.tuples(timestamps, contents, contents, header_lists)
     drawn = draw(st.lists(fields, min_size=1, max_size=8))
