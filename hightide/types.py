@@ -4,18 +4,18 @@ Topic ids travel as 16 raw bytes: they are dictionary keys on the hot path, and 
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-ZERO_UUID = bytes(16)
-METADATA_TOPIC = "__cluster_metadata"
-OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})  # what brokers write for themselves
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
-NO_BROKER = -1
-NO_EPOCH = -1
-NO_OFFSET = -1
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
+ZERO_UUID: Final = bytes(16)
+METADATA_TOPIC: Final = "__cluster_metadata"
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})  # what brokers write for themselves
+METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+NO_BROKER: Final = -1
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
 
 
 class TopicPartition(NamedTuple):

@@ -3,7 +3,6 @@
 import ast
 import re
 from collections import defaultdict
-from importlib import import_module
 from pathlib import Path
 
 from hightide.error_codes import REFRESHES_METADATA, RETRIABLE, ErrorCode
@@ -12,6 +11,7 @@ from hightide.wire.versions import API_NAMES
 from tools.markdown import code, page, table
 
 ROOT = Path(__file__).parent.parent
+HANDLERS = ROOT / "hightide" / "node" / "handlers"
 BROKER_PACKAGES = ("metadata", "node", "storage", "wire")
 NOT_ANSWERS = {ErrorCode.NONE}
 
@@ -51,7 +51,7 @@ def api_page() -> str:
 
 def contract(api: Api) -> tuple[str, str]:
     """What the first line of a handler says: its name, key and versions; and what it is for."""
-    documentation = import_module(f"hightide.node.handlers.{api.module}").__doc__ or ""
+    documentation = ast.get_docstring(ast.parse((HANDLERS / f"{api.module}.py").read_text())) or ""
     head, _, purpose = documentation.partition("\n\n")[0].replace("\n", " ").partition(": ")
     return head, purpose.rstrip(".")
 

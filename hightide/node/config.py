@@ -24,6 +24,7 @@ from hightide.storage.settings import LogSettings
 
 ENVIRONMENT_PREFIX: Final = "HIGHTIDE_"
 EVERY_ADDRESS: Final = ("0.0.0.0", "::")
+NOT_SETTINGS: Final = ("BOOTSTRAP", "CONFORMANCE_BOOTSTRAP", "INTERPRETED", "LOG_LEVEL", "PORT")
 
 
 class Origin(StrEnum):
@@ -271,7 +272,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Sa
 def _not_a_setting(variable: str) -> bool:
     """Variables with our prefix that mean something else: the tools' own, and what Kubernetes sets for a service."""
     rest = variable.removeprefix(ENVIRONMENT_PREFIX)
-    return rest in ("BOOTSTRAP", "CONFORMANCE_BOOTSTRAP", "LOG_LEVEL", "PORT") or rest.startswith(("PORT_", "SERVICE_"))
+    return rest in NOT_SETTINGS or rest.startswith(("PORT_", "SERVICE_"))
 
 
 def _kafka_name(variable: str) -> str:

@@ -6,16 +6,17 @@ bounded; a new one replaces the one unused longest, if that was idle for long en
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from hightide import limits
 from hightide.errors import ApiError, ErrorCode
 from hightide.node.follower_news import FollowerNews
 
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-EVICTION_IDLE_SECONDS = 120.0  # Kafka's min.incremental.fetch.session.eviction.ms
-_EPOCH_MAX = 2**31 - 1
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EVICTION_IDLE_SECONDS: Final = 120.0  # Kafka's min.incremental.fetch.session.eviction.ms
+_EPOCH_MAX: Final = 2**31 - 1
 
 
 class FetchedPartition:
@@ -124,6 +125,9 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __bool__(self) -> bool:
+        return bool(self._sessions)
 
     def continue_session(self, identifier: int, epoch: int, uses_topic_ids: bool, now: float) -> FetchSession:
         """The session of an incremental request."""

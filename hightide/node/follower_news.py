@@ -7,14 +7,17 @@ looked at every `FULL_LOOK_SECONDS`, which credits idle partitions with the foll
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hightide.node.partitions import Partition
+from typing import Protocol
 
 FULL_LOOK_SECONDS = 0.5  # as long as a follower's request waits where nothing happens
 
 Key = tuple[str | bytes, int]
+
+
+class Watched(Protocol):
+    """A partition, as far as news know it."""
+
+    watchers: "dict[FollowerNews, Key]"
 
 
 class FollowerNews:
@@ -25,7 +28,7 @@ class FollowerNews:
     def __init__(self) -> None:
         self.keys: dict[Key, None] = {}
         self.wake: Callable[[], None] | None = None
-        self._watched: dict[Key, Partition] = {}
+        self._watched: dict[Key, Watched] = {}
         self._looked_at = float("-inf")
 
     def is_full_look_due(self, now: float) -> bool:
@@ -35,7 +38,7 @@ class FollowerNews:
         self._looked_at = now
         return True
 
-    def watch(self, key: Key, partition: "Partition") -> None:
+    def watch(self, key: Key, partition: Watched) -> None:
         """Be told what happens to this partition, and no more what happened to another one in its place."""
         former = self._watched.get(key)
         if former is not partition:

@@ -404,14 +404,17 @@ class Node:
         """All open sessions now."""
         return list(self._sessions)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run something to its end; bounded, because a connection that waits for it is not read further."""
+    def spawn(self, work: Coroutine[Any, Any, Any], done: "Callable[[asyncio.Task[Any]], None] | None" = None) -> None:
+        """Run something to its end; bounded, because a connection that waits for it is not read further.
+
+        `done` gets the task then, with whatever went wrong in it.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._task_done)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._report if done is None else done)
 
-    def _task_done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+    def _report(self, task: "asyncio.Task[Any]") -> None:
         if not task.cancelled() and task.exception() is not None:
             self.stats.unexpected_errors += 1
             log.error("an unexpected error", exc_info=task.exception())

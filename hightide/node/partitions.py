@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from errno import ENOSPC
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
 from hightide.limits import EARLIER_BATCHES_AWAITED_SECONDS
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hightide.partitions")
 
-LONG_AGO = float("-inf")
+LONG_AGO: Final = float("-inf")
 
 
 class CommitWaiter(Protocol):
@@ -171,6 +171,11 @@ class Partition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether `go_offline` was called. Asked anew after every call: it may have been during that."""
+        return self.offline_reason is not None
 
     # ------------------------------------------------------------------ leadership
 
@@ -406,7 +411,7 @@ class Partition:
             self._carry_out(self.replica.handle(answer), records)
         except StorageError as error:
             self._follower_failed(error)
-        if answer.has_records and answer.diverging is None and self.log.end == end and self.offline_reason is None:
+        if answer.has_records and answer.diverging is None and self.log.end == end and not self.is_offline:
             # A full disk, or records that can't follow: asked for again, and not at once, which would never end.
             refused = answer._replace(error=ErrorCode.KAFKA_STORAGE_ERROR, has_records=False)
             self._carry_out(self.replica.handle(refused))

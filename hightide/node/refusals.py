@@ -9,15 +9,15 @@ So it is told what the first was told, and the producer sends both again, in ord
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hightide.errors import ApiError, ErrorCode
 from hightide.limits import PRODUCER_BATCHES_KEPT, REFUSALS_REMEMBERED_PER_CONNECTION
 
-_PRODUCER = Struct(">qhi")  # id, epoch, first sequence
-_PRODUCER_START = 43
-_SEQUENCE_MASK = 0x7FFFFFFF
-_HALF = 1 << 30
+_PRODUCER: Final = Struct(">qhi")  # id, epoch, first sequence
+_PRODUCER_START: Final = 43
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+_HALF: Final = 1 << 30
 
 Key = tuple[str | bytes, int, int]  # topic, partition, producer id
 Refused = dict[Key, "Refusal"]

@@ -7,7 +7,7 @@ a copy.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hightide.errors import ErrorCode, ProtocolError
 from hightide.node.fetch_sessions import INITIAL_EPOCH, NO_SESSION
@@ -19,17 +19,20 @@ from hightide.wire.follower_fetch import VERSION, Answer, Listed, decode_answers
 from hightide.wire.headers import RequestHeader
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from hightide.node.node import Node
     from hightide.node.partitions import Partition
 
 log = logging.getLogger("hightide.replication")
 
-FETCH = 1
-RECONNECT_SECONDS = 0.1
-HURRY_SECONDS = 0.02  # the leader usually hears of the change too, and answers by itself
-ANSWER_SECONDS = 10.0  # beyond the wait that was asked for: then the connection is given up
-LONG_AGO = float("-inf")
-SYNCED, REPLICATED = 1, 0
+FETCH: Final = 1
+RECONNECT_SECONDS: Final = 0.1
+HURRY_SECONDS: Final = 0.02  # the leader usually hears of the change too, and answers by itself
+ANSWER_SECONDS: Final = 10.0  # beyond the wait that was asked for: then the connection is given up
+LONG_AGO: Final = float("-inf")
+SYNCED: Final = 1
+REPLICATED: Final = 0
 
 Key = tuple[bytes, int]
 
@@ -103,8 +106,7 @@ class ReplicaFetcher:
             return
         if self._connection is None:
             if not self._is_connecting:
-                self._is_connecting = True
-                self._node.spawn(self._connect())
+                self._connect()
             return
         self._ask()
 
@@ -182,18 +184,25 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------ the connection
 
-    async def _connect(self) -> None:
+    def _connect(self) -> None:
         address = self._node.broker_address(self._leader)
-        try:
-            if address is None:
-                raise OSError(f"nobody knows where broker {self._leader} listens")
-            connection = await self._node.network.connect(*address, self._take)
-        except OSError as error:
-            log.debug("broker %d can't be reached: %s", self._leader, error)
-            self._is_connecting = False
+        if address is None:
+            log.debug("nobody knows where broker %d listens", self._leader)
             self._later(RECONNECT_SECONDS)
             return
+        self._is_connecting = True
+        self._node.spawn(self._node.network.connect(*address, self._take), self._connected)
+
+    def _connected(self, connecting: "Task[Connection]") -> None:
+        if connecting.cancelled():
+            return
         self._is_connecting = False
+        try:
+            connection = connecting.result()
+        except OSError as error:
+            log.debug("broker %d can't be reached: %s", self._leader, error)
+            self._later(RECONNECT_SECONDS)
+            return
         if self._is_closed:
             connection.close()
             return

@@ -8,9 +8,10 @@ of waiting requests is bounded by the number of connections.
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hightide import limits
 from hightide.errors import ApiError, ProtocolError, StorageError
@@ -22,13 +23,15 @@ from hightide.wire.primitives import Reader
 from hightide.wire.versions import request_class
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from hightide.node.node import Node
 
 log = logging.getLogger("hightide.sessions")
 
-_HEADER = Struct(">hhih").unpack_from  # api key, version, correlation id, length of the client id
-_ANSWER_HEADER = Struct(">ii").pack
-_TAGGED_ANSWER_HEADER = Struct(">iib").pack
+_HEADER: Final = Struct(">hhih").unpack_from  # api key, version, correlation id, length of the client id
+_ANSWER_HEADER: Final = Struct(">ii").pack
+_TAGGED_ANSWER_HEADER: Final = Struct(">iib").pack
 PARKED: None = None  # what a handler returns when the answer comes later, through `Request.answer`
 NO_ANSWER: tuple[Part, ...] = ()  # acks=0
 
@@ -159,14 +162,16 @@ class Session:
         if result is None:
             return PARKED
         if isinstance(result, Coroutine):
-            self.node.spawn(self._finish(request, result))
+            self.node.spawn(result, partial(self._finish, request))
             return PARKED
         return request.framed(result.encode(request.version))
 
-    async def _finish(self, request: Request, result: Coroutine[Any, Any, Any]) -> None:
-        """Wait for a handler that waits, and answer for it."""
+    def _finish(self, request: Request, handler: "Task[Any]") -> None:
+        """A handler that had to wait has ended: answer for it."""
+        if handler.cancelled():
+            return
         try:
-            request.answer(request.framed((await result).encode(request.version)))
+            request.answer(request.framed(handler.result().encode(request.version)))
         except (ApiError, StorageError) as error:  # the disk failed: nobody can tell what became of the request
             log.warning("closed %s: %s", self.connection.peer, error)
             self.connection.close()

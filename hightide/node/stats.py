@@ -5,8 +5,8 @@ class Stats:
     """What happened in this process life."""
 
     __slots__ = (
-        "connections_accepted", "connections_refused", "fetches", "produced_bytes", "produces", "protocol_errors",
-        "unexpected_errors",
+        "connections_accepted", "connections_refused", "fetches", "followed_partitions", "produced_bytes", "produces",
+        "protocol_errors", "unexpected_errors",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -17,3 +17,4 @@ class Stats:
         self.produces = 0
         self.produced_bytes = 0
         self.fetches = 0
+        self.followed_partitions = 0  # looked at for the fetches of followers

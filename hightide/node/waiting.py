@@ -7,12 +7,12 @@ not read further (`node.sessions`).
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Final, Protocol
 
 from hightide.limits import REQUEST_WAIT_SECONDS_MAX
 from hightide.node.ports import Clock, Timer
 
-SLOT_SECONDS = 0.005
+SLOT_SECONDS: Final = 0.005
 
 
 class Expiring(Protocol):

@@ -5,7 +5,7 @@ that passes all of them is a position.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hightide.errors import ErrorCode
 from hightide.replication.effects import Effect
@@ -32,7 +32,7 @@ class FetchVerdict(NamedTuple):
         return self.error is ErrorCode.NONE and self.diverging is None
 
 
-SERVED = FetchVerdict()
+SERVED: Final = FetchVerdict()
 
 
 class NextFetch(NamedTuple):

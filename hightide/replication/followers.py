@@ -13,6 +13,8 @@
 A follower never cuts to a high watermark (MISSION 5.1): only leader epochs tell where two logs parted.
 """
 
+from typing import Final
+
 from hightide.errors import ErrorCode
 from hightide.limits import FETCH_BACKOFF_SECONDS_FIRST, FETCH_BACKOFF_SECONDS_MAX
 from hightide.replication.effects import Effect, ListAgain, RememberHorizon, RestartLogAt, TruncateTo
@@ -21,7 +23,7 @@ from hightide.replication.log_view import CompactedLogView
 from hightide.rules import Rules
 from hightide.types import NO_BROKER
 
-NEVER = float("inf")
+NEVER: Final = float("inf")
 
 
 class Following:

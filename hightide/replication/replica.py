@@ -23,6 +23,7 @@ Pure: it knows the log through the ends it is told and through the questions of 
 """
 
 from enum import Enum
+from typing import Final
 
 from hightide.errors import ErrorCode
 from hightide.limits import PROPOSAL_RETRY_SECONDS
@@ -62,7 +63,7 @@ from hightide.replication.log_view import CompactedLogView
 from hightide.rules import ALL_ON, Rules
 from hightide.types import NO_BROKER, NO_EPOCH, NO_OFFSET
 
-NOT_LEADER = FetchVerdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+NOT_LEADER: Final = FetchVerdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class CommitRule(Enum):

@@ -6,12 +6,12 @@ the kernel's buffers. Whoever has its share can finish, so nobody waits for ever
 while others wait is cut off.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from hightide.limits import LARGE_REQUESTS_BYTES_MAX, STALLED_REQUEST_SECONDS
 from hightide.node.ports import Clock
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS: Final = 1.0
 
 
 class Sender(Protocol):

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hightide.errors import StorageError
+from hightide.interpreted import is_compiled
 from hightide.node.node import Node, StartError
 from hightide.runtime.directory_lock import lock_directory
 from hightide.runtime.world import RealWorld
@@ -62,6 +63,7 @@ async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
         loop.add_signal_handler(number, _on_signal, loop, number, stopping)
     await node.start()
     _settle_memory()
+    log.info("the way of a record runs %s", "compiled" if is_compiled() else "interpreted: small requests take longer")
     for listener in node.listeners:
         log.info("node %d listens on %s:%d", settings.node_id, listener.host, listener.port)
     print(f"hightide node {settings.node_id} is ready on {node.advertised_address}", flush=True)

@@ -1,7 +1,7 @@
 """Connections as TCP gives them: bytes in order in each direction, in pieces, late, or for a while not at all.
 
 A `Pipe` is one direction: what was sent and has not arrived. A `SimulatedConnection` is one end: the same behaviour as
-`runtime.network.SocketConnection`, frame buffer, corking, limits and write deadline included, on a kernel that is ours.
+`runtime.connections.SocketConnection`, frame buffer, corking, limits and write deadline included, on our own kernel.
 Laws: a direction never reorders; a cut link delays and loses nothing by itself; a process that died by kill closes its
 connections, a machine that lost power says nothing, and who writes to it later is reset once it is up again.
 """

@@ -8,7 +8,7 @@ what it misses, recovery rebuilds from the batches, each of which carries its ep
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from hightide.errors import CorruptionError
 from hightide.rules import ALL_ON, Rules
@@ -16,7 +16,7 @@ from hightide.storage.checkpoints import format_lines, parse_lines, read_file, w
 from hightide.storage.files import Files
 from hightide.types import NO_EPOCH, NO_OFFSET
 
-EPOCHS_FILE = "leader-epoch-checkpoint"
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 
 class EpochEntry(NamedTuple):

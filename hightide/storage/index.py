@@ -11,11 +11,12 @@ the batch it points to, so that a wrong index can make a read slow but never wro
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from typing import Final
 
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
-RELATIVE_OFFSET_MAX = 2**31 - 1
-_SWAP = sys.byteorder == "little"
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+_SWAP: Final = sys.byteorder == "little"
 
 
 class OffsetIndex:
@@ -29,6 +30,9 @@ class OffsetIndex:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def __bool__(self) -> bool:
+        return bool(self.positions)
 
     def append(self, relative: int, position: int) -> None:
         """The batch at `position` ends with offset base + `relative`."""
@@ -86,6 +90,9 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self.relatives)
+
+    def __bool__(self) -> bool:
+        return bool(self.relatives)
 
     def append(self, timestamp: int, relative: int) -> None:
         """No record up to the batch that ends with base + `relative` is younger than `timestamp`.

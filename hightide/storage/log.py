@@ -12,7 +12,7 @@ and after a failed sync, it refuses everything that writes.
 
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
 from hightide.rules import ALL_ON, Rules
@@ -36,7 +36,7 @@ from hightide.wire.checksum import crc32c
 from hightide.wire.records import LENGTH_OVERHEAD, BatchHeader, iterate_headers, patch_offsets
 from hightide.wire.validation import checked_batches, validate_for_produce
 
-_new_tuple = tuple.__new__
+_new_tuple: Final = tuple.__new__
 
 __all__ = ["Appended", "Log", "Read", "SyncPlan"]
 

@@ -10,7 +10,7 @@ format is in `producer_snapshots`.
 """
 
 from heapq import nlargest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hightide.errors import ApiError, CorruptionError, ErrorCode
 from hightide.limits import PRODUCER_BATCHES_KEPT, PRODUCERS_PER_PARTITION_MAX, SNAPSHOT_PRODUCERS_IN_FULL
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from hightide.storage.files import Files
     from hightide.wire.records import BatchHeader
 
-_new_tuple = tuple.__new__
-_SEQUENCE_MASK = 0x7FFFFFFF  # sequences are int32 and wrap from the largest to 0
-_SEQUENCES_HALF = 1 << 30  # a sequence that far ahead is behind
-_NO_SEQUENCE = -1
-_TRANSACTIONAL_BIT = 0x10
-_EVICTED_AT_ONCE = 100  # one hundredth of a full table goes at a time, so that a flood of new ids costs O(log n) each
+_new_tuple: Final = tuple.__new__
+_SEQUENCE_MASK: Final = 0x7FFFFFFF  # sequences are int32 and wrap from the largest to 0
+_SEQUENCES_HALF: Final = 1 << 30  # a sequence that far ahead is behind
+_NO_SEQUENCE: Final = -1
+_TRANSACTIONAL_BIT: Final = 0x10
+_EVICTED_AT_ONCE: Final = 100  # of a full table, a hundredth goes at a time: a flood of new ids costs O(log n) each
 
 
 class Duplicate(NamedTuple):
@@ -62,7 +62,7 @@ class KeptBatch(NamedTuple):
     timestamp: int
 
 
-_NO_BATCH = KeptBatch(_NO_SEQUENCE, _NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+_NO_BATCH: Final = KeptBatch(_NO_SEQUENCE, _NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 
 
 class ProducerState:
@@ -132,6 +132,9 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._states)
+
+    def __bool__(self) -> bool:
+        return bool(self._states)
 
     def get(self, producer_id: int) -> ProducerState | None:
         """What is known of a producer."""

@@ -9,6 +9,7 @@ verified before they are handed out (I31). A removed segment stays readable unti
 """
 
 from bisect import bisect_left, bisect_right
+from typing import Final
 
 from hightide.errors import CorruptionError
 from hightide.limits import BOUNDARIES_REMEMBERED, RECENT_BATCHES_REMEMBERED, VERIFIED_RANGES_REMEMBERED
@@ -22,16 +23,16 @@ from hightide.types import NO_OFFSET, NO_TIMESTAMP
 from hightide.wire.checksum import crc32c
 from hightide.wire.records import BatchHeader
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-SEAL_SUFFIX = ".seal"
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-REBUILT_INTERVAL_BYTES = 4096
-DERIVED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SEAL_SUFFIX)
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SEAL_SUFFIX: Final = ".seal"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+REBUILT_INTERVAL_BYTES: Final = 4096
+DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SEAL_SUFFIX)
 
 
 def segment_name(base: int, suffix: str = LOG_SUFFIX) -> str:

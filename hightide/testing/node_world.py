@@ -16,8 +16,9 @@ from weakref import WeakSet
 
 from hightide.node.ports import Connection, Receiver
 from hightide.runtime.compactor import ProcessCompactor
+from hightide.runtime.connections import SocketConnection
 from hightide.runtime.files import OsFile, OsFiles
-from hightide.runtime.network import SocketConnection, SocketListener, SocketNetwork
+from hightide.runtime.network import SocketListener, SocketNetwork
 from hightide.runtime.syncer import ThreadSyncer
 from hightide.runtime.world import SystemEntropy
 from hightide.storage.files import File

@@ -6,13 +6,11 @@ own, which, unlike uvloop, can be left at once.
 """
 
 import asyncio
-import inspect
 import logging
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
-from types import CoroutineType
 from typing import Any
 
 from hightide.errors import ApiError, StorageError
@@ -213,13 +211,8 @@ class _Life:
 def _close(task: "asyncio.Task[Any]") -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it was, and on purpose
     coroutine = task.get_coro()
-    if not isinstance(coroutine, CoroutineType):
-        return
-    if coroutine.cr_frame is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
-        for given in list(coroutine.cr_frame.f_locals.values()):
-            if isinstance(given, CoroutineType):
-                given.close()  # would complain that nobody awaited it
     try:
-        coroutine.close()
+        if coroutine is not None:
+            coroutine.close()
     except BaseException:
         pass  # the dying words of a dead node

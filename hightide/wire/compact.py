@@ -7,14 +7,15 @@ codec turns them into ProtocolError once, at its door.
 
 from struct import Struct
 from struct import error as StructError  # noqa: N812
+from typing import Final
 
 from hightide.errors import ProtocolError
 from hightide.wire.primitives import STRING_BYTES_MAX, Reader
 
-MALFORMED = (IndexError, StructError, UnicodeDecodeError)
+MALFORMED: Final = (IndexError, StructError, UnicodeDecodeError)
 
-_unpack_int16 = Struct(">h").unpack_from
-_unpack_int32 = Struct(">i").unpack_from
+_unpack_int16: Final = Struct(">h").unpack_from
+_unpack_int32: Final = Struct(">i").unpack_from
 
 
 def compact_length(frame: memoryview, position: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ One file of some length, so that the layouts of fifteen versions in both directi
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from hightide.errors import ProtocolError
 from hightide.limits import KIB, PARTITIONS_MAX
@@ -36,16 +36,16 @@ from hightide.wire.primitives import (
 )
 from hightide.wire.produce import NodeEndpoint, encode_endpoints
 
-VERSIONS = (4, 18)
-FLEXIBLE_FROM = 12
-TOPIC_IDS_FROM = 13
-CONSUMER_ID = -1
-NO_HIGH_WATERMARK = 2**63 - 1  # a follower that does not say how far it knows
-INLINE_BYTES = 16 * KIB  # records in memory up to here are copied: cheaper than one more part to send
+VERSIONS: Final = (4, 18)
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+CONSUMER_ID: Final = -1
+NO_HIGH_WATERMARK: Final = 2**63 - 1  # a follower that does not say how far it knows
+INLINE_BYTES: Final = 16 * KIB  # records in memory up to here are copied: cheaper than one more part to send
 
-_SESSION_DURABILITY_TAG = 10000
-_TOMBSTONE_HORIZON_TAG = 10000
-_IN_MEMORY = (bytes, bytearray, memoryview)
+_SESSION_DURABILITY_TAG: Final = 10000
+_TOMBSTONE_HORIZON_TAG: Final = 10000
+_IN_MEMORY: Final = (bytes, bytearray, memoryview)
 
 
 class PartitionFetch(NamedTuple):
@@ -105,17 +105,17 @@ class FetchedRecords(NamedTuple):
     snapshot_id: tuple[int, int] | None = None
 
 
-_unpack_start_4 = Struct(">iiiib").unpack_from
-_unpack_start_7 = Struct(">iiiibii").unpack_from
-_unpack_start_15 = Struct(">iiibii").unpack_from
-_partition_4 = Struct(">iqi")
-_partition_5 = Struct(">iqqi")
-_partition_9 = Struct(">iiqqi")
-_unpack_partition_12 = Struct(">iiqiqi").unpack_from
-_FOLLOWER_END = Struct(">3siq4sb")
-_DURABILITY = b"\0\x90\x4e\1"  # no tags inside the first; the second one, 10000, of one byte
-_SINGLE = Struct(">iiibiiB16sBiiqiqi5s")
-_new_tuple = tuple.__new__
+_unpack_start_4: Final = Struct(">iiiib").unpack_from
+_unpack_start_7: Final = Struct(">iiiibii").unpack_from
+_unpack_start_15: Final = Struct(">iiibii").unpack_from
+_partition_4: Final = Struct(">iqi")
+_partition_5: Final = Struct(">iqqi")
+_partition_9: Final = Struct(">iiqqi")
+_unpack_partition_12: Final = Struct(">iiqiqi").unpack_from
+_FOLLOWER_END: Final = Struct(">3siq4sb")
+_DURABILITY: Final = b"\0\x90\x4e\1"  # no tags inside the first; the second one, 10000, of one byte
+_SINGLE: Final = Struct(">iiibiiB16sBiiqiqi5s")
+_new_tuple: Final = tuple.__new__
 
 
 def decode_fetch_request(body: memoryview, version: int) -> Fetch:
@@ -226,7 +226,7 @@ def _follower_end(body: memoryview, position: int) -> tuple[int, int, int] | Non
     return (replica_id, replica_epoch, durability) if head == b"\2\1\x0d" and middle == _DURABILITY else None
 
 
-_NO_PARTITION_TAGS = (ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)
+_NO_PARTITION_TAGS: Final = (ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)
 
 
 def _read_partition_tags(body: memoryview, position: int, version: int) -> tuple[tuple[bytes, int, int], int]:
@@ -308,16 +308,16 @@ def _expect_end(body: memoryview, position: int) -> None:
         raise ProtocolError(f"{len(body) - position} bytes after the end of a Fetch request")
 
 
-_start_4 = INT32.pack
-_start_7 = Struct(">ihi").pack
-_answer_4 = Struct(">ihqq").pack
-_answer_5 = Struct(">ihqqq").pack
-_single_13 = Struct(">ihiB16sBihqqqBi").pack
-_NO_TAGS = [None, None, None]
-_pair_qq = Struct(">qq").pack
-_epoch_and_offset = Struct(">iqB").pack
-_leader = Struct(">iiB").pack
-_offset_and_epoch = Struct(">qiB").pack
+_start_4: Final = INT32.pack
+_start_7: Final = Struct(">ihi").pack
+_answer_4: Final = Struct(">ihqq").pack
+_answer_5: Final = Struct(">ihqqq").pack
+_single_13: Final = Struct(">ihiB16sBihqqqBi").pack
+_NO_TAGS: Final = [None, None, None]
+_pair_qq: Final = Struct(">qq").pack
+_epoch_and_offset: Final = Struct(">iqB").pack
+_leader: Final = Struct(">iiB").pack
+_offset_and_epoch: Final = Struct(">qiB").pack
 
 
 def encode_fetch_response(

@@ -6,29 +6,29 @@ replication. Records are views of the frame. Property-tested against `wire.messa
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hightide.errors import ProtocolError
 from hightide.types import NO_OFFSET
 from hightide.wire.compact import MALFORMED, compact_count, compact_length, skip_tags, uuid
 from hightide.wire.primitives import Reader, write_unsigned_varint
 
-VERSION = 17  # the first that carries our session's durability
+VERSION: Final = 17  # the first that carries our session's durability
 
-_start = Struct(">iiibii").pack
-_partition = Struct(">iiqiqi").pack
-_index = Struct(">i").pack
-_unpack_head = Struct(">ihi").unpack_from
-_unpack_answer = Struct(">ihqqq").unpack_from
-_unpack_diverging = Struct(">iq").unpack_from
-_CORRELATION_BYTES = 4
-_HEAD_BYTES = 10
-_ANSWER_BYTES = 30
-_PREFERRED_REPLICA_BYTES = 4
-_ABORTED_BYTES = 16
-_TAG_10000 = 0x904E  # as a varint: in a partition the horizon of R20, in a request the session's durability of R25
-_horizon = Struct(">BHBq").pack
-_end = Struct(">BBBBiqBHBb").pack
+_start: Final = Struct(">iiibii").pack
+_partition: Final = Struct(">iiqiqi").pack
+_index: Final = Struct(">i").pack
+_unpack_head: Final = Struct(">ihi").unpack_from
+_unpack_answer: Final = Struct(">ihqqq").unpack_from
+_unpack_diverging: Final = Struct(">iq").unpack_from
+_CORRELATION_BYTES: Final = 4
+_HEAD_BYTES: Final = 10
+_ANSWER_BYTES: Final = 30
+_PREFERRED_REPLICA_BYTES: Final = 4
+_ABORTED_BYTES: Final = 16
+_TAG_10000: Final = 0x904E  # as a varint: in a partition R20's horizon, in a request the session's durability of R25
+_horizon: Final = Struct(">BHBq").pack
+_end: Final = Struct(">BBBBiqBHBb").pack
 
 
 Listed = tuple[int, int, int, int, int, int]

@@ -12,19 +12,19 @@ Laws:
 """
 
 from struct import Struct
-from typing import Protocol
+from typing import Final, Protocol
 
 from hightide.errors import ProtocolError
 from hightide.limits import KIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
 
-LENGTH_BYTES = 4
-KEPT_BYTES_MAX = RECEIVE_BUFFER_BYTES_MAX + 64 * KIB  # a batch of 1 MiB comes with a request around it
-SMALL_HEAD_BYTES = 16 * KIB  # moving this much is cheaper than another receive into what is left at the end
-SHORT_FRAMES_MAX = 8  # in a row, and nobody sends long ones any more
-GROWTH = 4  # a larger frame gets four times what it has sent
+LENGTH_BYTES: Final = 4
+KEPT_BYTES_MAX: Final = RECEIVE_BUFFER_BYTES_MAX + 64 * KIB  # a batch of 1 MiB comes with a request around it
+SMALL_HEAD_BYTES: Final = 16 * KIB  # moving this much is cheaper than another receive into what is left at the end
+SHORT_FRAMES_MAX: Final = 8  # in a row, and nobody sends long ones any more
+GROWTH: Final = 4  # a larger frame gets four times what it has sent
 
-_LENGTH = Struct(">i")
-_unpack_length = _LENGTH.unpack_from
+_LENGTH: Final = Struct(">i")
+_unpack_length: Final = _LENGTH.unpack_from
 
 
 class Room(Protocol):
@@ -83,7 +83,7 @@ class FrameBuffer:
                 self._replace(capacity * 2, 0, 0)
             else:
                 self._start = self._end = 0
-            return self._view[self._end :]
+            return self._view
         have = end - start
         needed = self._needed(start, end)
         larger = _grow(capacity, needed, have, self._filled)

@@ -7,7 +7,7 @@ A `-1` count or length is the protocol's null; only the methods named `nullable`
 
 from collections.abc import Collection, Iterator
 from struct import Struct, pack, unpack_from
-from typing import Any
+from typing import Any, Final
 
 from hightide.errors import ProtocolError
 from hightide.limits import ARRAY_ELEMENTS_MAX
@@ -17,19 +17,19 @@ Octets = bytes | bytearray | memoryview
 # The default of a parameter that gets a new list or structure of its own in every object.
 FRESH: Any = object()
 
-INT8 = Struct(">b")
-INT16 = Struct(">h")
-UINT16 = Struct(">H")
-INT32 = Struct(">i")
-INT64 = Struct(">q")
-FLOAT64 = Struct(">d")
-BOOLEAN = Struct(">?")
+INT8: Final = Struct(">b")
+INT16: Final = Struct(">h")
+UINT16: Final = Struct(">H")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+FLOAT64: Final = Struct(">d")
+BOOLEAN: Final = Struct(">?")
 
-STRING_BYTES_MAX = 0x7FFF  # an int16 length; Kafka keeps the same bound where the length is a varint
-VARINT_MAX = 0xFFFF_FFFF
+STRING_BYTES_MAX: Final = 0x7FFF  # an int16 length; Kafka keeps the same bound where the length is a varint
+VARINT_MAX: Final = 0xFFFF_FFFF
 
-_int16_from = INT16.unpack_from
-_int32_from = INT32.unpack_from
+_int16_from: Final = INT16.unpack_from
+_int32_from: Final = INT32.unpack_from
 
 
 class Reader:

@@ -8,7 +8,7 @@ Versions: 5 adds the log start, 8 errors of single records (KIP-467), 9 is flexi
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hightide.errors import ErrorCode, ProtocolError
 from hightide.limits import PARTITIONS_MAX
@@ -39,22 +39,22 @@ from hightide.wire.primitives import (
 )
 from hightide.wire.records import CODEC_MASK, HEADER_BYTES
 
-VERSIONS = (3, 13)
-FLEXIBLE_FROM = 9
-TOPIC_IDS_FROM = 13
-ZSTD_FROM = 7
+VERSIONS: Final = (3, 13)
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
+ZSTD_FROM: Final = 7
 
 TopicRecords = tuple[str | bytes, list[tuple[int, memoryview | None]]]
 
-_unpack_acks_timeout = Struct(">hi").unpack_from
-_unpack_int32 = INT32.unpack_from
-_unpack_index_length = Struct(">ii").unpack_from
-_unpack_single_by_id = Struct(">BhiB16sBi").unpack_from
-_unpack_single_by_name = Struct(">BhiBB").unpack_from
-_unpack_single_classic = Struct(">hhiih").unpack_from
-_unpack_count_index = Struct(">Bi").unpack_from
-_unpack_count_index_length = Struct(">iii").unpack_from
-_unpack_three = Struct(">3s").unpack_from
+_unpack_acks_timeout: Final = Struct(">hi").unpack_from
+_unpack_int32: Final = INT32.unpack_from
+_unpack_index_length: Final = Struct(">ii").unpack_from
+_unpack_single_by_id: Final = Struct(">BhiB16sBi").unpack_from
+_unpack_single_by_name: Final = Struct(">BhiBB").unpack_from
+_unpack_single_classic: Final = Struct(">hhiih").unpack_from
+_unpack_count_index: Final = Struct(">Bi").unpack_from
+_unpack_count_index_length: Final = Struct(">iii").unpack_from
+_unpack_three: Final = Struct(">3s").unpack_from
 
 
 class Produce(NamedTuple):
@@ -276,12 +276,12 @@ def uses_zstd(records: memoryview) -> bool:
 
 
 # One partition without an error, by far the most common answer: the fields on both sides of the topic's name.
-_SINGLE_3 = Struct(">iihqqi").pack
-_SINGLE_5 = Struct(">iihqqqi").pack
-_SINGLE_8 = Struct(">iihqqqihi").pack
-_SINGLE_9 = Struct(">BihqqqBBBBiB").pack
-_SINGLE_13 = Struct(">B16sBihqqqBBBBiB").pack
-_ONE_AND_INT16 = Struct(">ih").pack
+_SINGLE_3: Final = Struct(">iihqqi").pack
+_SINGLE_5: Final = Struct(">iihqqqi").pack
+_SINGLE_8: Final = Struct(">iihqqqihi").pack
+_SINGLE_9: Final = Struct(">BihqqqBBBBiB").pack
+_SINGLE_13: Final = Struct(">B16sBihqqqBBBBiB").pack
+_ONE_AND_INT16: Final = Struct(">ih").pack
 
 
 def encode_single_produce_response(
@@ -305,9 +305,9 @@ def encode_single_produce_response(
     return head + _SINGLE_3(1, index, 0, base_offset, append_time, 0)
 
 
-_PARTITION_3 = Struct(">ihqq").pack
-_PARTITION_5 = Struct(">ihqqq").pack
-_LEADER = Struct(">iiB").pack
+_PARTITION_3: Final = Struct(">ihqq").pack
+_PARTITION_5: Final = Struct(">ihqqq").pack
+_LEADER: Final = Struct(">iiB").pack
 
 
 def encode_produce_response(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hightide.errors import ProtocolError
 from hightide.limits import BATCH_RECORDS_MAX, DECOMPRESSED_BATCH_BYTES_MAX
@@ -22,32 +22,32 @@ from hightide.wire.compression import Codec, decompress
 
 Buffer = bytes | bytearray | memoryview
 
-HEADER_BYTES = 61
-MAGIC = 2
-LENGTH_OVERHEAD = 12  # base offset and the length itself, which `batch_length` does not count
-BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
-CRC_START = 21  # the CRC covers everything from the attributes on
+HEADER_BYTES: Final = 61
+MAGIC: Final = 2
+LENGTH_OVERHEAD: Final = 12  # base offset and the length itself, which `batch_length` does not count
+BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_OVERHEAD
+CRC_START: Final = 21  # the CRC covers everything from the attributes on
 
-CODEC_MASK = 0x07
-APPEND_TIME_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
+CODEC_MASK: Final = 0x07
+APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 
-RECORD_BYTES_MIN = 7  # length, attributes, two deltas, two lengths and the number of headers, a byte each
+RECORD_BYTES_MIN: Final = 7  # length, attributes, two deltas, two lengths and the number of headers, a byte each
 
-HEADER = Struct(">qiibIhiqqqhii")
-_OFFSET = Struct(">q")
-_INT32 = Struct(">i")
-_CRC = Struct(">I")
-_ATTRIBUTES = Struct(">h")
-_MAX_TIMESTAMP = Struct(">q")
-_CONTROL_KEY = Struct(">hh")
-_unpack_header = HEADER.unpack_from
-_new_tuple = tuple.__new__
+HEADER: Final = Struct(">qiibIhiqqqhii")
+_OFFSET: Final = Struct(">q")
+_INT32: Final = Struct(">i")
+_CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+_CONTROL_KEY: Final = Struct(">hh")
+_unpack_header: Final = HEADER.unpack_from
+_new_tuple: Final = tuple.__new__
 
-INT64_MAX = 2**63 - 1
-INT64_MIN = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
 
 
 class BatchHeader(NamedTuple):

@@ -13,6 +13,7 @@ Errors are `ApiError`s with the codes Kafka gives, and INVALID_RECORD names each
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from hightide.errors import ApiError, ErrorCode, InvalidRecordsError, ProtocolError
 from hightide.types import NO_TIMESTAMP
@@ -41,7 +42,7 @@ from hightide.wire.records import (
     read_header,
 )
 
-_BROKER_BITS = APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+_BROKER_BITS: Final = APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
 class ProducePolicy:

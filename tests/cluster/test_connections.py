@@ -13,7 +13,7 @@ import pytest
 
 from hightide import limits
 from hightide.errors import ErrorCode
-from hightide.runtime import network
+from hightide.runtime import connections, network
 from hightide.wire.messages.api_versions import ApiVersionsRequest
 from hightide.wire.messages.metadata import MetadataRequest
 from tests.cluster.live_broker import Client, LiveBroker, until
@@ -241,8 +241,8 @@ def test_a_client_that_asks_and_never_reads_is_not_buffered_for(tmp_path: Path, 
                 await until(lambda: congested(broker))
                 (connection,) = congested(broker)
                 while not connection._closed:
-                    assert len(connection._out) <= 2 * network.WAITING_PARTS_MAX
-                    assert connection._buffered <= 2 * network.WAITING_BYTES_MAX
+                    assert len(connection._out) <= 2 * connections.WAITING_PARTS_MAX
+                    assert connection._buffered <= 2 * connections.WAITING_BYTES_MAX
                     assert (await produced(other, b"undisturbed")).error_code == 0
                 assert broker.node.stats.fetches - fetches < 1000
                 await asyncio.wait({sending})

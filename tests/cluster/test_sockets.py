@@ -9,7 +9,8 @@ import pytest
 import uvloop
 
 from hightide.limits import RECEIVE_BUFFER_BYTES_MAX
-from hightide.runtime.network import SocketConnection, SocketNetwork
+from hightide.runtime.connections import SocketConnection
+from hightide.runtime.network import SocketNetwork
 from hightide.wire.framing import KEPT_BYTES_MAX
 
 FRAME = (996).to_bytes(4) + bytes(996)

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from hightide import __version__
+from tools.compile_hot_path import missing, targets
 
 ROOT = Path(__file__).parents[2]
 READY = " is ready on "
@@ -77,6 +78,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     sources = {
         str(path.relative_to(ROOT)) for package in packages for kind in kinds for path in package.rglob(kind)
     }  # fmt: skip
+    if missing() is None:
+        sources |= {str(path.relative_to(ROOT)) for path in targets(ROOT)}
     information = f"hightide-{__version__}.dist-info/"
     assert {name for name in names if not name.startswith(information)} == sources
     assert f"{information}licenses/LICENSE" in names

@@ -10,7 +10,7 @@ consumer: the only reader whom a follower serves too.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hightide.errors import ApiError, ErrorCode
 from hightide.node.fetch_sessions import (
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from hightide.node.partitions import Partition
     from hightide.node.sessions import Request
 
-READ_COMMITTED = 1
-SYNCED_SESSION = 1  # our tagged field: the follower syncs before it asks for more (R25)
-DEBUGGING_CONSUMER = -2  # sees any replica's log to its end, a follower's too: for tools that compare replicas (S4)
-COPIED_BYTES_MAX = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
+READ_COMMITTED: Final = 1
+SYNCED_SESSION: Final = 1  # our tagged field: the follower syncs before it asks for more (R25)
+DEBUGGING_CONSUMER: Final = -2  # sees any replica's log to its end, a follower's too: for comparing replicas (S4)
+COPIED_BYTES_MAX: Final = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
 
 
 def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
@@ -323,6 +323,7 @@ class FollowerFetch(FetchAttempt):
             self._partitions = list(partitions)
         else:
             self._look_at_news()
+        node.stats.followed_partitions += len(self._partitions)
         for asked in self._partitions:
             verdict = self._judge(asked)
             if not verdict.serves:

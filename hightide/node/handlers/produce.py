@@ -9,7 +9,7 @@ away: it answers NOT_LEADER_OR_FOLLOWER without a hint, and hangs up.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hightide.errors import ApiError, ErrorCode, InvalidRecordsError
 from hightide.node import refusals
@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from hightide.node.sessions import Request
     from hightide.storage.log import Appended
 
-NONE, LEADER, ALL = VALID_ACKS = 0, 1, -1
-_ATTRIBUTES = 22  # the low byte of a batch's attributes
-_TRANSACTIONAL = 0x10
+NONE: Final = 0
+LEADER: Final = 1
+ALL: Final = -1
+VALID_ACKS: Final = (NONE, LEADER, ALL)
+_ATTRIBUTES: Final = 22  # the low byte of a batch's attributes
+_TRANSACTIONAL: Final = 0x10
 
 Results = list[tuple[str | bytes, list[PartitionResult]]]
 

@@ -1,6 +1,6 @@
 """The list of what a follower's next answer has to look at."""
 
-from typing import Any, cast
+from typing import Any
 
 from hightide.node.follower_news import FULL_LOOK_SECONDS, FollowerNews
 
@@ -16,7 +16,7 @@ class Place:
 
 def watched(news: FollowerNews, key: tuple[bytes, int] = KEY) -> Place:
     place = Place()
-    news.watch(key, cast(Any, place))
+    news.watch(key, place)
     return place
 
 

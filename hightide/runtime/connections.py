@@ -1,0 +1,392 @@
+"""One real connection: a non-blocking socket, ours, on the loop's `add_reader` and `add_writer`.
+
+asyncio's streams cost two to three times as much per request and copy large writes (docs/decisions/0005). Here a
+frame is parsed where it was received and a fetch leaves by `sendfile`. Everything is bounded: the receive buffer by the
+frame limit, all of them together by `LargeRequests`, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by
+`WRITE_DEADLINE_SECONDS`; and whoever does not take its answers is asked for no more requests.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hightide import limits
+from hightide.errors import ProtocolError
+from hightide.node.ports import Part, Receiver
+from hightide.runtime.large_requests import LargeRequests
+from hightide.storage.files import FileSlice
+from hightide.wire.framing import FrameBuffer, NoRoomError
+
+WAITING_PARTS_MAX: Final = 256  # answers of one connection that leave together at a turn's end: more would only wait
+WAITING_BYTES_MAX: Final = 256 * limits.KIB
+WAITING_CONNECTIONS_MAX: Final = 64  # so many peers get their answers together: they work while the next are served
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+SENDFILE_BYTES_PER_TURN: Final = 4 * limits.MIB  # about 1-2 ms of copying: one reader's turn stays short
+
+
+class SocketConnection:
+    """`node.ports.Connection` on one non-blocking socket."""
+
+    __slots__ = (
+        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_farewell", "_fd", "_finishing", "_gathers",
+        "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn",
+        "_writing", "on_closed", "peer",
+    )  # fmt: skip
+
+    def __init__(self, turn: "Turn", sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
+        self.peer = peer
+        self.on_closed: Callable[[], None] | None = None
+        self._turn = turn
+        self._loop = turn.loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._buffer = FrameBuffer(frame_bytes_max)
+        self._receiver: Receiver | None = None
+        self._out: deque[Part] = deque()
+        self._buffered = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._farewell: asyncio.TimerHandle | None = None
+        self._large: LargeRequests | None = None
+        self._gathers = False
+        self._low_water = 1
+        self._paused = self._reading = self._writing = self._closed = False
+        self._sends_soon = self._delivering = self._finishing = False
+
+    def start(self, receiver: Receiver) -> None:
+        """Begin to deliver frames."""
+        self._receiver = receiver
+        if not self._closed:
+            self._read(True)
+
+    def gather(self) -> None:
+        """Wait for long frames without looking at their pieces, and keep the memory for the next one.
+
+        Only where the peer is a broker, which sends at once: one that holds small rests back until it hears that the
+        former bytes arrived (Nagle) would wait for us, and we for it, until the kernel's timer of 40 ms.
+        """
+        self._gathers = True
+        self._buffer.kept_bytes_max = limits.GATHERED_BUFFER_BYTES_MAX
+
+    # ------------------------------------------------------------------ in
+
+    def _read(self, on: bool) -> None:
+        if on != self._reading:
+            self._reading = on
+            if on:
+                self._loop.add_reader(self._fd, self._readable)
+            else:
+                self._loop.remove_reader(self._fd)
+
+    def _readable(self) -> None:
+        if self._buffer.pending:
+            self._deliver()  # whole frames that waited come first: the buffer may be full of them
+            if self._closed:
+                return
+            if (self._paused or self._writing) and self._buffer.pending:  # the kernel's buffer takes over
+                self._read(False)
+                return
+        try:
+            count = self._socket.recv_into(self._buffer.writable())
+        except (BlockingIOError, InterruptedError):
+            return
+        except NoRoomError:
+            self._read(False)
+            return
+        except OSError:
+            self.close()
+            return
+        if count == 0:
+            self.close()
+            return
+        self._buffer.received(count)
+        self._deliver()
+        if self._gathers and (self._buffer.pending or self._low_water > 1):
+            self._await_bytes()
+
+    def _await_bytes(self) -> None:
+        """Be woken when much of a long frame is here, not for every piece of it."""
+        wanted = min(self._buffer.missing, limits.AWAITED_BYTES_MAX)
+        if wanted < limits.AWAITED_BYTES_MIN:
+            wanted = 1
+        if wanted != self._low_water and not self._closed:
+            self._low_water = wanted
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+
+    def _deliver(self) -> None:
+        """Hand over whole frames.
+
+        Not to a peer that has not taken its earlier answers: its requests wait until it does, or until the deadline.
+        """
+        if self._delivering:
+            return
+        self._delivering = True
+        receiver = self._receiver
+        assert receiver is not None
+        buffer = self._buffer
+        try:
+            while not (self._paused or self._writing or self._closed):
+                frame = buffer.next_frame()
+                if frame is None:
+                    break
+                receiver.frame(frame)
+        except ProtocolError:
+            self.close()
+        finally:
+            self._delivering = False
+        if buffer.taken:
+            buffer.shrink()
+
+    # ------------------------------------------------------------------ requests larger than the buffer
+
+    def share(self, large: LargeRequests) -> None:
+        """Take memory for large requests from what all connections have together."""
+        self._large = large
+        self._buffer.room = self
+
+    def take(self, count: int) -> bool:
+        """`wire.framing.Room`."""
+        return self._large is None or self._large.take(self, count)
+
+    def give(self, count: int) -> None:
+        """`wire.framing.Room`."""
+        if self._large is not None:
+            self._large.give(self, count)
+
+    @property
+    def progress(self) -> int:
+        """How much of a request is here; negative while nothing more is wanted of it."""
+        return -1 if self._paused or self._writing else self._buffer.pending
+
+    def receive_again(self) -> None:
+        """Others have given memory back."""
+        if not self._closed:
+            self._read(True)
+
+    # ------------------------------------------------------------------ flow
+
+    def pause(self) -> None:
+        """Deliver no more frames. The socket is still watched, so that a peer that goes away is noticed."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Deliver again, what is already here first and on a later turn of the loop."""
+        if self._paused and not self._closed:
+            self._paused = False
+            self._read(True)
+            if self._buffer.pending and not self._delivering:
+                self._loop.call_soon(self._deliver_after_resume)
+
+    def _deliver_after_resume(self) -> None:
+        if not (self._paused or self._closed):
+            self._deliver()
+
+    # ------------------------------------------------------------------ out
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something waits for the peer to take it."""
+        return bool(self._out)
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue the parts; they leave at the end of this turn of the loop, with the answers of other connections."""
+        if self._closed or self._finishing:
+            _release(parts)
+            return
+        for part in parts:
+            self._out.append(part)
+            if not isinstance(part, FileSlice):
+                self._buffered += len(part)
+        if self._buffered > limits.OUTPUT_BUFFER_BYTES_MAX:
+            self.close()
+        elif self._writing:
+            return
+        elif self._buffered > WAITING_BYTES_MAX or len(self._out) > WAITING_PARTS_MAX:
+            self._flush()
+        elif not self._sends_soon:
+            self._sends_soon = True
+            self._turn.send_soon(self)
+
+    def send_now(self) -> None:
+        """The turn ends: send what the socket takes."""
+        self._sends_soon = False
+        if self._out and not self._writing:
+            self._flush()
+
+    def _writable(self) -> None:
+        """The peer takes bytes again: when it has taken all of them, its next requests are welcome."""
+        self._flush()
+        if not (self._writing or self._paused or self._closed):
+            self._read(True)
+            self._deliver()
+
+    def _flush(self) -> None:
+        out = self._out
+        try:
+            while out:
+                part = out[0]
+                if isinstance(part, FileSlice):
+                    if not self._send_slice(part):
+                        break
+                elif not self._send_bytes(part):
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        self._await_writable(bool(out))
+        if not out and self._finishing:
+            self._hang_up()
+
+    def _send_bytes(self, part: bytes | bytearray | memoryview) -> bool:
+        """True when the whole part left; several small parts leave in one call."""
+        out = self._out
+        if len(out) > 1 and not isinstance(out[1], FileSlice):
+            part = self._join_head()
+        sent = self._socket.send(part, MSG_MORE if len(out) > 1 else 0)
+        self._buffered -= sent
+        if sent == len(part):
+            out.popleft()
+            return True
+        out[0] = memoryview(part)[sent:]
+        return False
+
+    def _join_head(self) -> bytes:
+        """Merge the run of in-memory parts at the head into one."""
+        out = self._out
+        run: list[bytes | bytearray | memoryview] = []
+        while out:
+            part = out[0]
+            if isinstance(part, FileSlice):
+                break
+            run.append(part)
+            out.popleft()
+        joined = b"".join(run)
+        out.appendleft(joined)
+        return joined
+
+    def _send_slice(self, part: FileSlice) -> bool:
+        """True when the whole slice left; False when the socket or this turn's share is full."""
+        share = min(part.length, SENDFILE_BYTES_PER_TURN)
+        sent = os.sendfile(self._fd, part.file.fileno(), part.position, share)
+        if sent == 0:  # the file is shorter than promised: the stream can't be continued
+            raise OSError("a file ended inside a slice")
+        part.position += sent
+        part.length -= sent
+        if part.length:
+            return False
+        self._out.popleft()
+        part.release()
+        return True
+
+    def _await_writable(self, on: bool) -> None:
+        if on:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._deadline = self._loop.call_later(limits.WRITE_DEADLINE_SECONDS, self.close)
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._writable)
+        elif self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    # ------------------------------------------------------------------ end
+
+    def finish(self) -> None:
+        """Close once everything queued has left."""
+        self._finishing = True
+        self.pause()
+        if not self._out:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Say that nothing more comes, and let the peer hear it: what it still sends is taken and not looked at.
+
+        A socket closed with bytes unread resets the connection, and with that the peer's kernel throws away the answers
+        that the peer has not read yet.
+        """
+        if self._closed or self._farewell is not None:
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
+            return
+        self._farewell = self._loop.call_later(limits.FAREWELL_SECONDS, self.close)
+        self._read(False)
+        self._reading = True
+        self._loop.add_reader(self._fd, self._discard)
+
+    def _discard(self) -> None:
+        try:
+            if self._socket.recv(limits.FAREWELL_BYTES_PER_TURN):
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection now."""
+        if self._closed:
+            return
+        self._closed = True
+        self._read(False)
+        self._await_writable(False)
+        if self._farewell is not None:
+            self._farewell.cancel()
+        _release(self._out)
+        self._out.clear()
+        self._socket.close()
+        if self._large is not None:
+            self._large.forget(self)
+            self._buffer.release()
+            self._buffer.room = None  # the buffer and we held each other
+        # Each holds the other: parted, they and the receive buffer go at once, not when the collector comes by.
+        if self.on_closed is not None:
+            self.on_closed()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self._loop.call_soon(receiver.closed)
+
+
+class Turn:
+    """The connections with answers to send at the end of this turn of the loop.
+
+    A peer that waits for its answer is woken by it, which costs the sender more than everything else it does for a
+    small request. Sent together, the answers find their readers awake.
+    """
+
+    __slots__ = ("_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: list[SocketConnection] = []
+
+    def send_soon(self, connection: SocketConnection) -> None:
+        """Send its answers when this turn ends, or when enough wait."""
+        waiting = self._waiting
+        if not waiting:
+            self.loop.call_soon(self._send)
+        waiting.append(connection)
+        if len(waiting) >= WAITING_CONNECTIONS_MAX:
+            self._send()
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for connection in waiting:
+            connection.send_now()
+
+
+def _release(parts: Sequence[Part] | deque[Part]) -> None:
+    for part in parts:
+        if isinstance(part, FileSlice):
+            part.release()
