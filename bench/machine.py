@@ -1,6 +1,7 @@
 """The machine as the bench sees it: who else uses it, whose CPU time went where, memory that is really there."""
 
 import os
+import platform
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -8,12 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hightide.interpreted import is_compiled
+
 CORES = os.cpu_count() or 1
 FOREIGN_CORES_MAX = 0.25  # beyond this another process shared the caches and the cores with a run
 STOLEN_CORES_MAX = 0.15  # the hypervisor ran somebody else meanwhile
 KERNEL_THREAD_FLAG = 0x00200000
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STEAL_FIELD = 8
+
+
+def python_version() -> str:
+    """What runs the broker."""
+    return f"{platform.python_version()}, {'compiled' if is_compiled() else 'interpreted'}"
 
 
 @dataclass

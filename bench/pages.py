@@ -5,7 +5,6 @@ the page says how many were.
 """
 
 import json
-import platform
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.machine import CORES
+from bench.machine import CORES, python_version
 
 COLUMNS = ("what", "median", "goal", "runs (lowest-highest)", "disturbed runs")
 
@@ -75,7 +74,7 @@ class Page:
         self._introduction = introduction
         self._lines = lines
         self._load = load
-        self._versions = {"python": platform.python_version(), **versions}
+        self._versions = {"python": python_version(), **versions}
         self._measured_at = datetime.now(UTC)
 
     def show(self, console: Console) -> None:

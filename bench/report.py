@@ -1,7 +1,6 @@
 """The result for people (a table, a Markdown page) and for programs (JSON). No machine is named."""
 
 import json
-import platform
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.machine import CORES
+from bench.machine import CORES, python_version
 from bench.trials import Figure, Goal, Refusal, Row
 
 COLUMNS = ("what", "mode", "measured", "goal", "runs (range)", "beside it")
@@ -35,7 +34,7 @@ class Report:
         self.measured_at = datetime.now(UTC)
         self._rows = rows
         self._needed = runs_needed
-        self._versions = {"python": platform.python_version(), **versions}
+        self._versions = {"python": python_version(), **versions}
         self._load = load
 
     @property

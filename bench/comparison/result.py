@@ -3,7 +3,6 @@
 Documents can be merged: a part that was measured again replaces its rows, and every row says when it was measured.
 """
 
-import platform
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -13,7 +12,7 @@ from typing import Any
 
 from bench.comparison.contests import HIGHTIDE, KAFKA, Contest, Line
 from bench.kafka_server import VERSION as KAFKA_VERSION
-from bench.machine import CORES
+from bench.machine import CORES, python_version
 from bench.trials import Figure, Trial
 
 Document = dict[str, Any]
@@ -27,7 +26,7 @@ def document(contests: Sequence[Contest], runs_needed: int, library: str, load: 
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": CORES,
         "load_before": load,
-        "versions": {"python": platform.python_version(), "Kafka": KAFKA_VERSION, "librdkafka": library},
+        "versions": {"python": python_version(), "Kafka": KAFKA_VERSION, "librdkafka": library},
         "noise": _noise(contests),
         "rows": [_row(contest, line, runs_needed) for contest in contests for line in contest.lines],
     }
