@@ -35,7 +35,8 @@ setup: $(VENV)/.dev-ready ## a virtual environment with everything for developme
 compile: $(VENV)/.run-ready ## the hot path as C, where a C compiler is: small requests take a third less time
 	@$(BIN)/python -m tools.compile_hot_path
 
-run: compile ## start $(BROKERS) brokers from 127.0.0.1:$(PORT) on, data in $(RUN_DIR)
+run: $(VENV)/.run-ready ## start $(BROKERS) brokers from 127.0.0.1:$(PORT) on, data in $(RUN_DIR)
+	@$(BIN)/python -m tools.compile_hot_path || echo "==> going on with what is interpreted"
 	@$(BIN)/hightide up --dir $(RUN_DIR) --port $(PORT) --brokers $(BROKERS)
 
 test: setup lint types ## everything that proves a change, in minutes

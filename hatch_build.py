@@ -1,6 +1,7 @@
 """Wheels hold the hot path compiled, wherever one is built that can compile it (docs/decisions/0011)."""
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -26,12 +27,15 @@ class CompiledHotPath(BuildHookInterface[Any]):
         if version == "editable" or missing() is not None:
             return
         tree = Path(self.root)
-        if not is_fresh(tree):
-            tree = self._compiled_copy(tree)
+        try:
+            compiled = tree if is_fresh(tree) else self._compiled_copy(tree)
+        except subprocess.CalledProcessError as error:
+            self.app.display_warning(f"{error.stdout}{error.stderr}\nnothing was compiled, which works, more slowly")
+            return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        for library in libraries(tree):
-            build_data["force_include"][str(library)] = str(library.relative_to(tree))
+        for library in libraries(compiled):
+            build_data["force_include"][str(library)] = str(library.relative_to(compiled))
 
     def _compiled_copy(self, tree: Path) -> Path:
         self._scratch = tempfile.TemporaryDirectory()

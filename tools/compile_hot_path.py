@@ -118,7 +118,7 @@ def main() -> int:
     try:
         compile_into(ROOT)
     except subprocess.CalledProcessError as error:
-        print(f"{error.stdout}{error.stderr}\nhightide could not be compiled", file=sys.stderr)
+        print(f"{error.stdout}{error.stderr}\nmypyc could not compile hightide", file=sys.stderr)
         return 1
     return 0
 
