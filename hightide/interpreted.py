@@ -1,5 +1,6 @@
-"""Importing hightide from its sources, whether or not some modules were compiled."""
+"""Whether hightide runs compiled or from its sources, and how to make it run from its sources."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
@@ -31,3 +32,16 @@ def is_compiled() -> bool:
     from hightide.storage import log
 
     return not log.__file__.endswith(".py")
+
+
+def changed_since_compiled() -> list[str]:
+    """The modules in use whose source is younger than what runs: somebody edited a tree and did not `make compile`."""
+    changed = []
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or file.endswith(".py") or not name.startswith("hightide."):
+            continue
+        source = os.path.join(os.path.dirname(file), name.rpartition(".")[2] + ".py")
+        if os.path.exists(source) and os.path.getmtime(source) > os.path.getmtime(file):
+            changed.append(name)
+    return changed

@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 GROUP = "hightide"  # names the one library that all extension modules share, `hightide__mypyc`
 HOT_PATH = {
     "wire": "checksum compact fetch follower_fetch framing primitives produce records validation",
-    "storage": "epochs files index log producers segment segments syncing verification",
+    "storage": "epochs files index log producers segment segments space syncing verification",
     "replication": "commit effects events fetching followers insync leadership leases replica",
-    "node": "commits fetch_sessions follower_news partitions refusals replica_fetcher sessions stats waiting",
+    "node": "apis commits fetch_sessions follower_news partitions refusals replica_fetcher sessions stats waiting",
     "node/handlers": "fetch produce",
-    "runtime": "clock connections large_requests",
+    "runtime": "clock connections file large_requests",
 }
 
 NOT_READ = {"cli", "sim", "spark", "testing"}  # nothing in the list imports from there

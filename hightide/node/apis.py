@@ -6,12 +6,12 @@ node starts lean. The version ranges are Kafka 4.3's; one that a handler can't s
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from hightide.wire.versions import FLEXIBLE_FROM, VALID_VERSIONS
 
-PRODUCE = 0
-API_VERSIONS = 18
+PRODUCE: Final = 0
+API_VERSIONS: Final = 18
 
 # librdkafka turns features off unless Produce is advertised from 0 on; 0-2 are refused all the same (KAFKA-18659).
 ADVERTISED_FROM = {PRODUCE: 0}
@@ -58,7 +58,7 @@ RAW = {"produce", "fetch"}
 
 
 class Api:
-    """One served API. `handle` is the module's function, loaded at the first call."""
+    """One served API. Its handler is the module's function, loaded at the first call."""
 
     __slots__ = ("_handle", "first", "flexible_from", "is_raw", "key", "last", "module")
 
@@ -70,9 +70,8 @@ class Api:
         self.flexible_from = FLEXIBLE_FROM.get(key, 1 << 15)
         self._handle: Callable[..., Any] | None = None
 
-    @property
-    def handle(self) -> Callable[..., Any]:
-        """The handler, imported when it is first wanted."""
+    def handler(self) -> Callable[..., Any]:
+        """The function, imported when it is first wanted."""
         if self._handle is None:
             self._handle = import_module(f"hightide.node.handlers.{self.module}").handle
         return self._handle

@@ -552,9 +552,10 @@ class Node:
             partition = table.get(index)
             if partition is not None:
                 return partition
-        raise self._missing(topic, index)
+        raise self.missing(topic, index)
 
-    def _missing(self, topic: str | bytes, index: int) -> ApiError:
+    def missing(self, topic: str | bytes, index: int) -> ApiError:
+        """Why a partition is not here."""
         agreed = self._topic(topic)
         if agreed is None:
             return ApiError(

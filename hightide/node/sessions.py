@@ -115,7 +115,7 @@ class Session:
             if request is None:
                 return
             api = request.api
-            parts = api.handle(self.node, request) if api.is_raw else self._handle_message(api, request, data)
+            parts = api.handler()(self.node, request) if api.is_raw else self._handle_message(api, request, data)
         except ProtocolError as error:
             self.node.stats.protocol_errors += 1
             log.warning("closed %s: %s", self.connection.peer, error)
@@ -145,7 +145,7 @@ class Session:
                 raise ProtocolError(f"version {version} of api key {key} is not served here")
             # KAFKA.md fact 2: the body is that of version 0, whatever was asked.
             request = Request(self, api, 0, correlation_id, data[:0], len(data))
-            self._reply(request, request.framed(api.handle(self.node, None, request).encode(0)))
+            self._reply(request, request.framed(api.handler()(self.node, None, request).encode(0)))
             return None
         position = 10 + max(client_id_length, 0)
         if version >= api.flexible_from:
@@ -158,7 +158,7 @@ class Session:
         request.frame = data
         # Bytes behind the message are ignored, as Kafka does: librdkafka appends some to Metadata for all topics.
         message = request_class(api.key).read(Reader(request.body), request.version)
-        result = api.handle(self.node, message, request)
+        result = api.handler()(self.node, message, request)
         if result is None:
             return PARKED
         if isinstance(result, Coroutine):

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hightide.errors import StorageError
-from hightide.interpreted import is_compiled
+from hightide.interpreted import changed_since_compiled, is_compiled
 from hightide.node.node import Node, StartError
 from hightide.runtime.directory_lock import lock_directory
 from hightide.runtime.world import RealWorld
@@ -64,6 +64,9 @@ async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
     await node.start()
     _settle_memory()
     log.info("the way of a record runs %s", "compiled" if is_compiled() else "interpreted: small requests take longer")
+    changed = changed_since_compiled()
+    if changed:
+        log.warning("%s changed since compiled: what runs is not what the source says", ", ".join(changed))
     for listener in node.listeners:
         log.info("node %d listens on %s:%d", settings.node_id, listener.host, listener.port)
     print(f"hightide node {settings.node_id} is ready on {node.advertised_address}", flush=True)

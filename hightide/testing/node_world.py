@@ -17,7 +17,7 @@ from weakref import WeakSet
 from hightide.node.ports import Connection, Receiver
 from hightide.runtime.compactor import ProcessCompactor
 from hightide.runtime.connections import SocketConnection
-from hightide.runtime.files import OsFile, OsFiles
+from hightide.runtime.files import OsFiles
 from hightide.runtime.network import SocketListener, SocketNetwork
 from hightide.runtime.syncer import ThreadSyncer
 from hightide.runtime.world import SystemEntropy
@@ -88,30 +88,34 @@ class Disk:
                 self.free += count
 
 
-class NodeFile(OsFile):
+class NodeFile:
     """A file that grows only while there is room."""
 
-    __slots__ = ("_files",)
-
-    def __init__(self, path: str, descriptor: int, files: "NodeFiles") -> None:
-        super().__init__(path, descriptor)
+    def __init__(self, plain: File, files: "NodeFiles") -> None:
+        self.path = plain.path
+        self.fileno = plain.fileno
+        self.size = plain.size
+        self.read_at = plain.read_at
+        self.expect = plain.expect
+        self.sync = plain.sync
+        self._plain = plain
         self._files = files
 
     def write_at(self, data: bytes | bytearray | memoryview, position: int) -> int:
         self._grow(position + len(data))
-        return super().write_at(data, position)
+        return self._plain.write_at(data, position)
 
     def allocate(self, size: int) -> None:
         self._grow(size)
-        super().allocate(size)
+        self._plain.allocate(size)
 
     def truncate(self, size: int) -> None:
         if self._files.disk.free is not None:
             self._files.disk.give(self.size() - size)
-        super().truncate(size)
+        self._plain.truncate(size)
 
     def close(self) -> None:
-        super().close()
+        self._plain.close()
         self._files.opened.discard(self)
 
     def _grow(self, size: int) -> None:
@@ -127,8 +131,7 @@ class NodeFiles(OsFiles):
         self.opened: set[NodeFile] = set()
 
     def open(self, path: str, *, create: bool = False) -> File:
-        plain = super().open(path, create=create)
-        file = NodeFile(path, plain.fileno(), self)
+        file = NodeFile(super().open(path, create=create), self)
         self.opened.add(file)
         return file
 

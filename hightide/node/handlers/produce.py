@@ -110,7 +110,10 @@ def _append(
     if refused:
         refusals.check(refused, topic, index, records)
     try:
-        partition = node.partition(topic, index)
+        table = node.assignments.by_topic.get(topic)
+        partition = None if table is None else table.get(index)
+        if partition is None:
+            raise node.missing(topic, index)
         if not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
         size = len(records)
