@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hightide.node.ports import Connection
 from hightide.runtime.network import SocketNetwork
+from hightide.wire.framing import Frame
 
 
 class Echo:
@@ -21,7 +22,7 @@ class Echo:
         self._connection = connection
         self._answer = answer
 
-    def frame(self, data: memoryview) -> None:  # noqa: ARG002
+    def frame(self, data: Frame) -> None:  # noqa: ARG002
         """Answer it."""
         self._connection.send((self._answer,))
 

@@ -15,6 +15,7 @@ NO_BROKER: Final = -1
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
+ABOVE_ALL_OFFSETS: Final = 1 << 61  # and yet, unlike 2**63 - 1, a machine's number where the hot path is compiled
 NO_PRODUCER_ID: Final = -1
 
 

@@ -12,6 +12,7 @@ from hightide.client.answers import code_of
 from hightide.client.ports import Bytes, Clock, Network, Transport
 from hightide.errors import ApiError, ErrorCode, ProtocolError
 from hightide.limits import CLIENT_REQUESTS_IN_FLIGHT_MAX
+from hightide.wire.framing import Frame
 from hightide.wire.headers import RequestHeader, read_response_header
 from hightide.wire.message import ApiMessage
 from hightide.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -162,7 +163,7 @@ class _Inbox:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def frame(self, data: memoryview) -> None:
+    def frame(self, data: Frame) -> None:
         self._connection.received(bytes(data))
 
     def closed(self) -> None:

@@ -6,6 +6,8 @@ The client stands below the node in the layers, so it states its own wishes here
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from hightide.wire.framing import Frame
+
 Bytes = bytes | bytearray | memoryview
 
 
@@ -42,8 +44,8 @@ class Transport(Protocol):
 class FrameReceiver(Protocol):
     """The receiving half of a connection."""
 
-    def frame(self, data: memoryview) -> None:
-        """One whole frame without its length; the view dies when the call returns."""
+    def frame(self, data: Frame) -> None:
+        """One whole frame without its length; a view dies when the call returns."""
 
     def closed(self) -> None:
         """The connection is gone; called exactly once."""

@@ -147,7 +147,11 @@ class Housekeeping:
 
     def close_idle(self) -> None:
         """Close connections that asked nothing for longer than `connections.max.idle.ms`, unless they wait for us."""
-        oldest = self._node.clock.now() - self._node.settings.connections_max_idle_ms / 1000
+        now = self._node.clock.now()
+        oldest = now - self._node.settings.connections_max_idle_ms / 1000
         for session in self._node.sessions:
-            if session.is_idle and session.last_used < oldest:
+            if session.is_used:  # since the last look: asking the clock for every request would cost more
+                session.is_used = False
+                session.last_used = now
+            elif session.is_idle and session.last_used < oldest:
                 session.connection.close()

@@ -211,10 +211,10 @@ class MetadataLog:
     def _append_batch(self, batch: bytearray, epoch: int) -> None:
         now_ms = self._clock.wall_ms()
         try:
-            self.log.append_as_leader(memoryview(batch), epoch, now_ms, internal=True)
+            self.log.append_own(memoryview(batch), epoch, now_ms)
         except DiskFullError as error:
             self._space.write_failed(OSError(ENOSPC, str(error)))  # gives up the reserve, which is for us
-            self.log.append_as_leader(memoryview(batch), epoch, now_ms, internal=True)
+            self.log.append_own(memoryview(batch), epoch, now_ms)
         self._commits.dirty(self)
         self.wake()
 

@@ -48,7 +48,7 @@ from hightide.storage.log import Appended, Log, Read
 from hightide.storage.recovery import NO_DESCRIPTORS
 from hightide.storage.settings import NEVER_COMPACTED
 from hightide.types import INTERNAL_TOPICS, NO_EPOCH, TopicPartition
-from hightide.wire.records import read_header
+from hightide.wire.records import Records, read_header
 
 if TYPE_CHECKING:
     from hightide.metadata.entities import Broker
@@ -269,7 +269,7 @@ class Partition:
 
     # ------------------------------------------------------------------ writing
 
-    def append(self, records: memoryview, acks: int, now_ms: int, *, internal: bool = False) -> Appended:
+    def append(self, records: Records, acks: int, now_ms: int, *, internal: bool = False) -> Appended:
         """Append a client's batch. What it takes to be committed begins before this returns."""
         if self.is_internal and not internal:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic} is written by its coordinators only")
@@ -301,7 +301,7 @@ class Partition:
                 world.commits.dirty(self)
         return appended
 
-    def _awaits_earlier(self, records: memoryview) -> bool:
+    def _awaits_earlier(self, records: Records) -> bool:
         """Whether a batch that came too early may follow on others that their producer sends again, because the former
         leader did not acknowledge them.
 

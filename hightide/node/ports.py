@@ -9,6 +9,7 @@ from typing import Protocol
 
 from hightide.storage.compaction_plans import Cleaned, CompactionJob, Finished
 from hightide.storage.files import Files, FileSlice, Syncable
+from hightide.wire.framing import Frame
 
 Part = bytes | bytearray | memoryview | FileSlice
 
@@ -64,8 +65,8 @@ class Connection(Protocol):
 class Receiver(Protocol):
     """What the node makes of a connection."""
 
-    def frame(self, data: memoryview) -> None:
-        """One whole frame without its length. The view is writable and dies when the call returns."""
+    def frame(self, data: Frame) -> None:
+        """One whole frame without its length. A view is writable and dies when the call returns."""
 
     def closed(self) -> None:
         """The connection is gone, for whatever reason; called exactly once."""

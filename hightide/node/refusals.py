@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from hightide.errors import ApiError, ErrorCode
 from hightide.limits import PRODUCER_BATCHES_KEPT, REFUSALS_REMEMBERED_PER_CONNECTION
+from hightide.wire.records import Records
 
 _PRODUCER: Final = Struct(">qhi")  # id, epoch, first sequence
 _PRODUCER_START: Final = 43
@@ -36,7 +37,7 @@ class Refusal(NamedTuple):
     followers_left: int
 
 
-def remember(refused: Refused, topic: str | bytes, index: int, records: memoryview | None, error: ApiError) -> None:
+def remember(refused: Refused, topic: str | bytes, index: int, records: Records | None, error: ApiError) -> None:
     """A batch was refused and nothing of it appended."""
     if not error.retriable or records is None or len(records) < _PRODUCER_START + _PRODUCER.size:
         return
@@ -49,7 +50,7 @@ def remember(refused: Refused, topic: str | bytes, index: int, records: memoryvi
     refused[key] = Refusal(epoch, sequence, error.code, error.message or "", PRODUCER_BATCHES_KEPT - 1)
 
 
-def check(refused: Refused, topic: str | bytes, index: int, records: memoryview | None) -> None:
+def check(refused: Refused, topic: str | bytes, index: int, records: Records | None) -> None:
     """Raise the error of an earlier batch that this one follows; the refused one itself may be tried again."""
     if records is None or len(records) < _PRODUCER_START + _PRODUCER.size:
         return

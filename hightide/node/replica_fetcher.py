@@ -16,6 +16,7 @@ from hightide.node.ports import Connection, Timer
 from hightide.replication.events import FetchAnswered
 from hightide.replication.fetching import NextFetch
 from hightide.wire.follower_fetch import VERSION, Answer, Listed, decode_answers, encode_request
+from hightide.wire.framing import Frame
 from hightide.wire.headers import RequestHeader
 
 if TYPE_CHECKING:
@@ -241,11 +242,11 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------ answers
 
-    def frame(self, data: memoryview) -> None:
+    def frame(self, data: Frame) -> None:
         """One answer; its records die when this returns."""
         self._answered()
         try:
-            answers = decode_answers(data)
+            answers = decode_answers(memoryview(data))
         except ProtocolError as error:
             log.error("broker %d sent what is no fetch answer: %s", self._leader, error)
             if self._connection is not None:

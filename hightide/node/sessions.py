@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from struct import Struct
-from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final
+
+from librt.strings import read_i16_be, read_i32_be
 
 from hightide import limits
 from hightide.errors import ApiError, ProtocolError, StorageError
@@ -19,6 +20,7 @@ from hightide.node.apis import API_VERSIONS, BROKER_APIS, PRODUCE, Api
 from hightide.node.ports import Connection, Part
 from hightide.node.refusals import Refused
 from hightide.storage.files import FileSlice
+from hightide.wire.framing import Frame, head_of_frame
 from hightide.wire.primitives import Reader
 from hightide.wire.versions import request_class
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hightide.sessions")
 
-_HEADER: Final = Struct(">hhih").unpack_from  # api key, version, correlation id, length of the client id
+_HEADER_BYTES: Final = 10  # api key, version, correlation id, length of the client id
+_CLIENT_ID_LENGTH_AT: Final = 8
 _ANSWER_HEADER: Final = Struct(">ii").pack
 _TAGGED_ANSWER_HEADER: Final = Struct(">iib").pack
 PARKED: None = None  # what a handler returns when the answer comes later, through `Request.answer`
@@ -37,28 +40,48 @@ NO_ANSWER: tuple[Part, ...] = ()  # acks=0
 
 
 class Request:
-    """One request on its way. Handlers of the hot path read `body`, which dies when the handler returns."""
+    """One request on its way. Handlers of the hot path read its frame, which dies when the handler returns.
 
-    __slots__ = ("api", "body", "correlation_id", "frame", "parts", "session", "size", "version")
+    `data` is the frame, `head` its first bytes in a form whose numbers are cheap to read, all of a small frame. The
+    body begins at `position` in both.
+    """
+
+    __slots__ = ("api", "correlation_id", "data", "head", "parts", "position", "session", "size", "version")
 
     def __init__(
-        self, session: "Session", api: Api, version: int, correlation_id: int, body: memoryview, size: int
+        self,
+        session: "Session",
+        api: Api,
+        version: int,
+        correlation_id: int,
+        data: Frame,
+        head: bytes,
+        position: int,
     ) -> None:
         self.session = session
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
-        self.body = body
-        self.size = size
+        self.data = data
+        self.head = head
+        self.position = position
+        self.size = len(data)
         self.parts: Sequence[Part] | None = None
-        self.frame = body
-        """The whole request, while its handler runs: set for all but the hot path."""
+
+    @property
+    def body(self) -> memoryview:
+        """What follows the header; readable while the handler runs."""
+        return memoryview(self.data)[self.position :]
+
+    def forget_frame(self) -> None:
+        """The handler has returned, and the receive buffer is used again."""
+        self.data = self.head = b""
 
     @property
     def client_id(self) -> str:
         """What the client calls itself; readable while the handler runs."""
-        length = _HEADER(self.frame)[3]
-        return "" if length < 0 else bytes(self.frame[10 : 10 + length]).decode("utf-8", "replace")
+        length: int = read_i16_be(self.head, _CLIENT_ID_LENGTH_AT)
+        return "" if length < 0 else bytes(self.data[_HEADER_BYTES : _HEADER_BYTES + length]).decode("utf-8", "replace")
 
     def framed(self, body: bytes) -> list[Part]:
         """The frame of an answer whose body is in memory."""
@@ -86,14 +109,16 @@ class Session:
     """`node.ports.Receiver` of one client connection."""
 
     __slots__ = (
-        "_parked_bytes", "_queue", "_stopping", "closed_callbacks", "connection", "host", "is_closed",
-        "last_used", "listener_name", "node", "quorum_answer", "refused", "serves",
+        "_parked_bytes", "_queue", "_stopping", "clock", "closed_callbacks", "connection", "host", "is_closed",
+        "is_used", "last_used", "listener_name", "node", "partitions", "quorum_answer", "refused", "serves", "stats",
     )  # fmt: skip
 
     def __init__(
         self, node: "Node", connection: Connection, listener_name: str, serves: Mapping[int, Api] = BROKER_APIS
     ) -> None:
         self.node = node
+        self.clock, self.stats = node.clock, node.stats  # at hand, because every request asks for them
+        self.partitions = node.assignments.by_topic
         self.connection = connection
         self.serves = serves
         self.quorum_answer = (-1, 0.0, -1)  # epoch, time (R16) and high watermark of the last answer to a quorum fetch
@@ -101,21 +126,22 @@ class Session:
         self.host = connection.peer.rpartition(":")[0]
         self.is_closed = False
         self.last_used = node.clock.now()
+        self.is_used = False
         self.closed_callbacks: dict[Callable[[], None], None] = {}
         self.refused: Refused = {}
         self._queue: deque[Request] = deque()
         self._parked_bytes = 0
         self._stopping = False
 
-    def frame(self, data: memoryview) -> None:
+    def frame(self, data: Frame) -> None:
         """Handle one request. A ProtocolError closes the connection, and so does a bug, which is logged."""
-        self.last_used = self.node.clock.now()
+        self.is_used = True
         try:
             request = self._parse(data)
             if request is None:
                 return
             api = request.api
-            parts = api.handler()(self.node, request) if api.is_raw else self._handle_message(api, request, data)
+            parts = api.handler()(self.node, request) if api.is_raw else self._handle_message(api, request)
         except ProtocolError as error:
             self.node.stats.protocol_errors += 1
             log.warning("closed %s: %s", self.connection.peer, error)
@@ -132,11 +158,15 @@ class Session:
         elif parts:
             self.connection.send(parts)
 
-    def _parse(self, data: memoryview) -> Request | None:
-        try:
-            key, version, correlation_id, client_id_length = _HEADER(data)
-        except struct_error:
-            raise ProtocolError(f"a frame of {len(data)} bytes is too short for a request header") from None
+    def _parse(self, data: Frame) -> Request | None:
+        size = len(data)
+        if size < _HEADER_BYTES:
+            raise ProtocolError(f"a frame of {size} bytes is too short for a request header")
+        head = head_of_frame(data)
+        key: int = read_i16_be(head, 0)
+        version: int = read_i16_be(head, 2)
+        correlation_id: int = read_i32_be(head, 4)
+        client_id_length: int = read_i16_be(head, _CLIENT_ID_LENGTH_AT)
         api = self.serves.get(key)
         if api is None:
             raise ProtocolError(f"api key {key} is not served here")
@@ -144,18 +174,19 @@ class Session:
             if key != API_VERSIONS:
                 raise ProtocolError(f"version {version} of api key {key} is not served here")
             # KAFKA.md fact 2: the body is that of version 0, whatever was asked.
-            request = Request(self, api, 0, correlation_id, data[:0], len(data))
+            request = Request(self, api, 0, correlation_id, data, head, size)
             self._reply(request, request.framed(api.handler()(self.node, None, request).encode(0)))
             return None
-        position = 10 + max(client_id_length, 0)
+        position = _HEADER_BYTES if client_id_length < 0 else _HEADER_BYTES + client_id_length
         if version >= api.flexible_from:
-            position = _skip_tagged_fields(data, position)
-        if client_id_length < -1 or position > len(data):
+            # Nearly always a single zero byte.
+            is_empty = position < len(head) and head[position] == 0
+            position = position + 1 if is_empty else _skip_tagged_fields(data, position)
+        if client_id_length < -1 or position > size:
             raise ProtocolError("a client id is longer than its frame")
-        return Request(self, api, version, correlation_id, data[position:], len(data))
+        return Request(self, api, version, correlation_id, data, head, position)
 
-    def _handle_message(self, api: Api, request: Request, data: memoryview) -> Sequence[Part] | None:
-        request.frame = data
+    def _handle_message(self, api: Api, request: Request) -> Sequence[Part] | None:
         # Bytes behind the message are ignored, as Kafka does: librdkafka appends some to Metadata for all topics.
         message = request_class(api.key).read(Reader(request.body), request.version)
         result = api.handler()(self.node, message, request)
@@ -194,7 +225,7 @@ class Session:
     # ------------------------------------------------------------------ waiting
 
     def _park(self, request: Request) -> None:
-        request.body = request.frame = request.body[:0]
+        request.forget_frame()
         self._queue.append(request)
         if request.api.key == PRODUCE:
             self._parked_bytes += request.size
@@ -259,10 +290,8 @@ class Session:
         self.node.session_closed(self)
 
 
-def _skip_tagged_fields(data: memoryview, position: int) -> int:
-    """The position after a request header's tagged fields, nearly always a single zero byte."""
-    if position < len(data) and data[position] == 0:
-        return position + 1
+def _skip_tagged_fields(data: Frame, position: int) -> int:
+    """The position after a request header's tagged fields."""
     reader = Reader(data, position)
     reader.read_unknown_tagged_fields()
     return reader.position

@@ -11,9 +11,9 @@ from typing import Final
 from hightide.replication.effects import ProposeInSync
 from hightide.replication.events import BrokerState, LeadershipGranted
 from hightide.rules import Rules
-from hightide.types import NO_EPOCH, NO_OFFSET
+from hightide.types import ABOVE_ALL_OFFSETS, NO_EPOCH, NO_OFFSET
 
-UNBOUNDED: Final = 1 << 63  # nobody else has to have a record: only the leader's own log bounds the high watermark
+UNBOUNDED: Final = ABOVE_ALL_OFFSETS  # nobody else has to have a record: only the leader's log bounds the mark
 BLOCKED: Final = -1  # below every high watermark: nothing more is committed
 LONG_AGO: Final = float("-inf")
 

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from librt.time import time as wall_seconds
+
 
 class LoopClock:
     """`node.ports.Clock` on an asyncio loop."""
@@ -15,7 +17,7 @@ class LoopClock:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
-        return time.time_ns() // 1_000_000
+        return int(wall_seconds() * 1000)
 
     def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
         """Call back on the loop."""

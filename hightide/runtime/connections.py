@@ -13,12 +13,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from librt.strings import read_i32_be
+
 from hightide import limits
 from hightide.errors import ProtocolError
 from hightide.node.ports import Part, Receiver
 from hightide.runtime.large_requests import LargeRequests
 from hightide.storage.files import FileSlice
-from hightide.wire.framing import FrameBuffer, NoRoomError
+from hightide.wire.framing import LENGTH_BYTES, FrameBuffer, NoRoomError, checked_length
 
 WAITING_PARTS_MAX: Final = 256  # answers of one connection that leave together at a turn's end: more would only wait
 WAITING_BYTES_MAX: Final = 256 * limits.KIB
@@ -32,8 +34,8 @@ class SocketConnection:
 
     __slots__ = (
         "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_farewell", "_fd", "_finishing", "_gathers",
-        "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_receiver", "_sends_soon", "_socket", "_turn",
-        "_writing", "on_closed", "peer",
+        "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_reads_small", "_receiver", "_sends_soon",
+        "_small_reads", "_socket", "_turn", "_writing", "on_closed", "peer",
     )  # fmt: skip
 
     def __init__(self, turn: "Turn", sock: socket.socket, peer: str, frame_bytes_max: int) -> None:
@@ -52,6 +54,8 @@ class SocketConnection:
         self._large: LargeRequests | None = None
         self._gathers = False
         self._low_water = 1
+        self._reads_small = True
+        self._small_reads = 0
         self._paused = self._reading = self._writing = self._closed = False
         self._sends_soon = self._delivering = self._finishing = False
 
@@ -88,8 +92,13 @@ class SocketConnection:
             if (self._paused or self._writing) and self._buffer.pending:  # the kernel's buffer takes over
                 self._read(False)
                 return
+        data: bytes | None = None
         try:
-            count = self._socket.recv_into(self._buffer.writable())
+            if self._reads_small and not self._buffer.pending:
+                data = self._socket.recv(limits.SMALL_FRAME_BYTES_MAX)
+                count = len(data)
+            else:
+                count = self._socket.recv_into(self._buffer.writable())
         except (BlockingIOError, InterruptedError):
             return
         except NoRoomError:
@@ -101,10 +110,23 @@ class SocketConnection:
         if count == 0:
             self.close()
             return
-        self._buffer.received(count)
-        self._deliver()
+        if data is None:
+            self._buffer.received(count)
+            self._deliver()
+        else:
+            self._deliver_small(data)
+        self._choose_read(count)
         if self._gathers and (self._buffer.pending or self._low_water > 1):
             self._await_bytes()
+
+    def _choose_read(self, count: int) -> None:
+        """Short requests are received as bytes; whoever sends more gets a buffer, where long ones are used in place."""
+        if count >= limits.SMALL_FRAME_BYTES_MAX:
+            self._reads_small = False
+            self._small_reads = 0
+        elif not self._reads_small:
+            self._small_reads += 1
+            self._reads_small = self._small_reads >= limits.SMALL_READS_MIN
 
     def _await_bytes(self) -> None:
         """Be woken when much of a long frame is here, not for every piece of it."""
@@ -114,6 +136,27 @@ class SocketConnection:
         if wanted != self._low_water and not self._closed:
             self._low_water = wanted
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+
+    def _deliver_small(self, data: bytes) -> None:
+        """Hand over what came in one short receive; what is no whole frame yet, or not wanted yet, is buffered."""
+        self._delivering = True
+        receiver = self._receiver
+        assert receiver is not None
+        position, end = 0, len(data)
+        try:
+            while position + LENGTH_BYTES <= end and not (self._paused or self._writing or self._closed):
+                start = position + LENGTH_BYTES
+                following = start + checked_length(read_i32_be(data, position), self._buffer.limit)
+                if following > end:
+                    break
+                position = following
+                receiver.frame(data[start:following])
+        except ProtocolError:
+            self.close()
+        finally:
+            self._delivering = False
+        if position < end and not self._closed:
+            self._buffer.put(data[position:])
 
     def _deliver(self) -> None:
         """Hand over whole frames.

@@ -12,7 +12,9 @@ and after a failed sync, it refuses everything that writes.
 
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
+
+from librt.strings import read_i32_be, read_i64_be
 
 from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
 from hightide.rules import ALL_ON, Rules
@@ -31,24 +33,37 @@ from hightide.storage.syncing import DirectoryEntries, Removal, SyncPlan, Unsync
 from hightide.storage.timestamps import Found, first_at_or_after, youngest
 from hightide.storage.transaction_index import TransactionIndex
 from hightide.storage.verification import Scrubbed, Verification
-from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
+from hightide.types import ABOVE_ALL_OFFSETS, NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from hightide.wire.checksum import crc32c
-from hightide.wire.records import LENGTH_OVERHEAD, BatchHeader, iterate_headers, patch_offsets
+from hightide.wire.records import (
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_OVERHEAD,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_ID_AT,
+    BatchHeader,
+    Records,
+    head_of,
+    iterate_headers,
+    patch_offsets,
+    placed,
+    read_header,
+)
 from hightide.wire.validation import checked_batches, validate_for_produce
-
-_new_tuple: Final = tuple.__new__
 
 __all__ = ["Appended", "Log", "Read", "SyncPlan"]
 
 
-class Appended(NamedTuple):
+class Appended:
     """Where a batch is. `append_time` is -1 unless the topic uses the broker's time."""
 
-    base_offset: int
-    last_offset: int
-    append_time: int
-    log_start: int
-    duplicate: bool
+    __slots__ = ("append_time", "base_offset", "duplicate", "last_offset", "log_start")
+
+    def __init__(self, base_offset: int, last_offset: int, append_time: int, log_start: int, duplicate: bool) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.append_time = append_time
+        self.log_start = log_start
+        self.duplicate = duplicate
 
 
 class Read(NamedTuple):
@@ -62,10 +77,10 @@ class Log:
     """One replica of one partition on disk. `open` it; nothing else makes one."""
 
     __slots__ = (
-        "_files", "_index_interval_bytes", "_policy", "_rules", "_segment_bytes", "_segments", "_swaps", "_unsynced",
-        "_verification", "directory", "doubtful", "end", "epochs", "failure", "is_deleted", "partition", "producers",
-        "settings", "start", "synced_end", "tombstone_horizon", "topic", "topic_id", "truncation_generation",
-        "unsynced_since_ms",
+        "_files", "_flush_messages", "_index_interval_bytes", "_policy", "_rules", "_segment_bytes", "_segments",
+        "_swaps", "_unsynced", "_verification", "directory", "doubtful", "end", "epochs", "failure", "is_deleted",
+        "partition", "producers", "settings", "start", "synced_end", "tombstone_horizon", "topic", "topic_id",
+        "truncation_generation", "unsynced_since_ms",
     )  # fmt: skip
 
     start: int
@@ -153,6 +168,7 @@ class Log:
         self.settings = settings
         self._policy = produce_policy(settings)
         self._segment_bytes = settings.segment_bytes
+        self._flush_messages = min(settings.flush_messages, ABOVE_ALL_OFFSETS)
         self._index_interval_bytes = settings.index_interval_bytes
         self._allow_gaps()
         self._set_limits(self._segments.active, self._segments.active.first_timestamp)
@@ -195,19 +211,19 @@ class Log:
 
     # ------------------------------------------------------------------ appending
 
-    def append_as_leader(self, data: memoryview, leader_epoch: int, now_ms: int, *, internal: bool = False) -> Appended:
-        """Append a client's batch, or the broker's own (`internal`: several and control batches allowed).
+    def append_as_leader(self, data: Records, leader_epoch: int, now_ms: int) -> Appended:
+        """Append a client's batch; a view is patched in place.
 
-        `data` is patched in place. ApiError when the batch is refused; DiskFullError or StorageError as R10 says.
+        ApiError when the batch is refused; DiskFullError or StorageError as R10 says.
         """
         if self.failure is not None:
             raise StorageError(self.failure)
-        if internal:
-            return self._append_own(data, leader_epoch, now_ms)
-        batch, header = validate_for_produce(data, self._policy, now_ms)
+        batch = validate_for_produce(data, self._policy, now_ms)
+        head = head_of(batch)
         producers = self.producers
-        has_producer = header.producer_id >= 0
-        if has_producer:
+        header: BatchHeader | None = None
+        if read_i64_be(head, PRODUCER_ID_AT) >= 0:
+            header = read_header(head)
             duplicate = producers.check(header, now_ms)
             if duplicate is not None:
                 append_time = duplicate.timestamp if self._policy.append_time else NO_TIMESTAMP
@@ -219,10 +235,11 @@ class Log:
         if length > self._segment_bytes:
             raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{length} bytes, a segment has {self._segment_bytes}")
         base = self.end
-        last = base + header.last_offset_delta
-        timestamp = header.max_timestamp
-        patch_offsets(batch, 0, base, leader_epoch)
-        if has_producer and not self._rules.r11_producer_state_after_append:
+        delta: int = read_i32_be(head, LAST_OFFSET_DELTA_AT)
+        last = base + delta
+        timestamp: int = read_i64_be(head, MAX_TIMESTAMP_AT)
+        batch = placed(batch, base, leader_epoch)
+        if header is not None and not self._rules.r11_producer_state_after_append:
             producers.apply(header, base, timestamp)
         segment = self._segments.active
         position = segment.size
@@ -242,26 +259,29 @@ class Log:
         self.end = last + 1
         if leader_epoch != epochs.latest:
             epochs.assign(leader_epoch, base)
-        if has_producer and self._rules.r11_producer_state_after_append:
+        if header is not None and self._rules.r11_producer_state_after_append:
             producers.apply(header, base, timestamp)
         if self.unsynced_since_ms < 0:
             self.unsynced_since_ms = now_ms
         append_time = timestamp if self._policy.append_time else NO_TIMESTAMP
-        return _new_tuple(Appended, (base, last, append_time, self.start, False))
+        return Appended(base, last, append_time, self.start, False)
 
-    def _append_own(self, data: memoryview, leader_epoch: int, now_ms: int) -> Appended:
+    def append_own(self, data: memoryview, leader_epoch: int, now_ms: int) -> Appended:
+        """Append what the broker itself wrote: several batches and control batches are allowed; patched in place."""
+        if self.failure is not None:
+            raise StorageError(self.failure)
         batches = checked_batches(data)
         base = offset = self.end
-        placed: list[tuple[int, BatchHeader]] = []
+        with_offsets: list[tuple[int, BatchHeader]] = []
         for position, header in batches:
             patch_offsets(data, position, offset, leader_epoch)
-            placed.append((position, header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)))
+            with_offsets.append((position, header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)))
             offset += header.last_offset_delta + 1
-        if not placed:
+        if not with_offsets:
             raise ApiError(ErrorCode.INVALID_RECORD, "there is no batch to append")
         if leader_epoch < self.epochs.latest:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {leader_epoch} wrote after {self.epochs.latest}")
-        self._append_placed(data, placed, now_ms)
+        self._append_placed(data, with_offsets, now_ms)
         return Appended(base, self.end - 1, NO_TIMESTAMP, self.start, False)
 
     def append_as_follower(self, data: memoryview, fetch_epoch: int, now_ms: int) -> None:
@@ -406,7 +426,7 @@ class Log:
     @property
     def needs_sync(self) -> bool:
         """Whether a log that does not sync for its acknowledgements should (flush.messages, or a sealed segment)."""
-        return bool(self._unsynced.indexes) or self.end - self.synced_end >= self.settings.flush_messages
+        return bool(self._unsynced.indexes) or self.end - self.synced_end >= self._flush_messages
 
     def unsynced_files(self) -> SyncPlan:
         """What to sync so that everything written so far lasts. Each plan goes to `synced` exactly once."""

@@ -8,6 +8,7 @@ imported the ordinary way.
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from typing import Final
 
 
 def _load() -> Callable[..., int]:
@@ -23,4 +24,4 @@ def _load() -> Callable[..., int]:
     return function  # type: ignore[no-any-return]
 
 
-crc32c: Callable[..., int] = _load()
+crc32c: Final[Callable[..., int]] = _load()

@@ -1,8 +1,9 @@
 """Frames out of a stream: a four-byte length, then that many bytes, parsed where they were received.
 
 One buffer per connection. The runtime receives into `writable()`, reports with `received(n)` and takes frames with
-`next_frame()` until that returns None. Frames are writable views of the buffer itself, so a batch is checked, patched
-and written to its segment without being copied; a view is good until the next call of `writable()`.
+`next_frame()` until that returns None. A small frame is a copy, whose numbers are cheap to read. A longer one is a
+writable view of the buffer itself, so a batch is checked, patched and written to its segment without being copied; a
+view is good until the next call of `writable()`.
 
 Laws:
 - A length is checked against `limit` before anything is allocated for it, and a peer that merely announces a large
@@ -15,7 +16,16 @@ from struct import Struct
 from typing import Final, Protocol
 
 from hightide.errors import ProtocolError
-from hightide.limits import KIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
+from hightide.limits import (
+    FRAME_HEAD_BYTES,
+    KIB,
+    RECEIVE_BUFFER_BYTES_INITIAL,
+    RECEIVE_BUFFER_BYTES_MAX,
+    SMALL_FRAME_BYTES_MAX,
+)
+
+Frame = bytes | memoryview
+"""A whole frame without its length: a copy where it is small, else a writable view of the receive buffer."""
 
 LENGTH_BYTES: Final = 4
 KEPT_BYTES_MAX: Final = RECEIVE_BUFFER_BYTES_MAX + 64 * KIB  # a batch of 1 MiB comes with a request around it
@@ -111,20 +121,25 @@ class FrameBuffer:
         self._end += count
         self._filled = self._end == len(self._buffer)
 
-    def next_frame(self) -> memoryview | None:
+    def next_frame(self) -> Frame | None:
         """The next whole frame without its length, or None; ProtocolError for a length that is not allowed."""
         start = self._start
         body = start + LENGTH_BYTES
         if body > self._end:
             return None
         (length,) = _unpack_length(self._buffer, start)
-        if not 0 <= length <= self.limit:
-            raise ProtocolError(f"a frame of {length} bytes where at most {self.limit} are allowed")
-        following = body + length
+        following = body + checked_length(length, self.limit)
         if following > self._end:
             return None
         self._start = following
-        return self._view[body:following]
+        frame = self._view[body:following]
+        return bytes(frame) if length <= SMALL_FRAME_BYTES_MAX else frame
+
+    def put(self, data: bytes) -> None:
+        """Take what was received elsewhere, no more than a small frame, into an empty buffer."""
+        count = len(data)
+        self.writable()[:count] = data
+        self.received(count)
 
     def shrink(self) -> None:
         """Give a grown buffer back; for a connection that has been idle. Does nothing while bytes wait in it."""
@@ -171,6 +186,18 @@ class FrameBuffer:
         self._filled = False
         if self.taken and capacity <= KEPT_BYTES_MAX:
             self.release()
+
+
+def checked_length(length: int, limit: int) -> int:
+    """The length of a frame; ProtocolError for one that is not allowed."""
+    if not 0 <= length <= limit:
+        raise ProtocolError(f"a frame of {length} bytes where at most {limit} are allowed")
+    return length
+
+
+def head_of_frame(frame: Frame) -> bytes:
+    """The first bytes of a frame in a form whose numbers are cheap to read, all of a small one."""
+    return frame if isinstance(frame, bytes) else bytes(frame[:FRAME_HEAD_BYTES])
 
 
 def _grow(capacity: int, needed: int, have: int, filled: bool) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i16_be, write_i32_be, write_i64_be
+
 from hightide.errors import ErrorCode, ProtocolError
 from hightide.limits import PARTITIONS_MAX
 from hightide.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
@@ -27,6 +29,7 @@ from hightide.wire.compact import (
     uuid,
 )
 from hightide.wire.compression import Codec
+from hightide.wire.framing import Frame
 from hightide.wire.primitives import (
     INT32,
     write_compact_nullable_string,
@@ -37,7 +40,7 @@ from hightide.wire.primitives import (
     write_unsigned_varint,
     write_uuid,
 )
-from hightide.wire.records import CODEC_MASK, HEADER_BYTES
+from hightide.wire.records import CODEC_MASK, HEADER_BYTES, Records
 
 VERSIONS: Final = (3, 13)
 FLEXIBLE_FROM: Final = 9
@@ -49,12 +52,6 @@ TopicRecords = tuple[str | bytes, list[tuple[int, memoryview | None]]]
 _unpack_acks_timeout: Final = Struct(">hi").unpack_from
 _unpack_int32: Final = INT32.unpack_from
 _unpack_index_length: Final = Struct(">ii").unpack_from
-_unpack_single_by_id: Final = Struct(">BhiB16sBi").unpack_from
-_unpack_single_by_name: Final = Struct(">BhiBB").unpack_from
-_unpack_single_classic: Final = Struct(">hhiih").unpack_from
-_unpack_count_index: Final = Struct(">Bi").unpack_from
-_unpack_count_index_length: Final = Struct(">iii").unpack_from
-_unpack_three: Final = Struct(">3s").unpack_from
 
 
 class Produce(NamedTuple):
@@ -66,8 +63,9 @@ class Produce(NamedTuple):
     topics: list[TopicRecords]
 
 
-SingleProduce = tuple[int, int, str | bytes, int, memoryview]
-"""acks, time-out, topic, partition index, records."""
+SingleProduce = tuple[int, int, str | bytes, int, int, int]
+"""acks, time-out, topic, partition index, and where in the frame the records begin and end."""
+NOT_SINGLE: Final[SingleProduce] = (0, 0, b"", 0, -1, -1)
 
 
 class NodeEndpoint(NamedTuple):
@@ -128,81 +126,89 @@ def decode_produce_request(body: memoryview, version: int) -> Produce:
 
 
 # The most common request, by far: no transaction, one topic, one partition, no tags. Each of these recognises exactly
-# that with as few calls as can be and returns None for anything else, which the general way takes from the start.
+# that with as few calls as can be and says NOT_SINGLE to anything else, which the general way takes from the start.
+# They read numbers from `head`, the first bytes of the frame, which is all of it where the request is small.
 # Counts and lengths travel plus one: 2 is one element.
 
 
-def decode_single_produce(body: memoryview, version: int) -> SingleProduce | None:
-    """The request in `body` if it is for one partition and nothing else; None: ask `decode_produce_request`."""
+def decode_single_produce(data: Frame, head: bytes, position: int, version: int) -> SingleProduce:
+    """The request whose body begins at `position` of its frame, if it is for one partition and nothing else.
+
+    NOT_SINGLE: ask `decode_produce_request`.
+    """
     try:
         if version >= TOPIC_IDS_FROM:
-            return _decode_single_by_id(body)
-        return _decode_single_by_name(body) if version >= FLEXIBLE_FROM else _decode_single_classic(body)
-    except MALFORMED:
-        return None
+            return _decode_single_by_id(data, head, position)
+        if version >= FLEXIBLE_FROM:
+            return _decode_single_by_name(data, head, position)
+        return _decode_single_classic(data, head, position)
+    except (IndexError, UnicodeDecodeError):
+        return NOT_SINGLE
 
 
-def _decode_single_by_id(body: memoryview) -> SingleProduce | None:
-    if len(body) < 33:
-        return None
-    no_transaction, acks, timeout_ms, topic_count, topic, partition_count, index = _unpack_single_by_id(body)
-    if no_transaction or topic_count != 2 or partition_count != 2:
-        return None
-    records = _single_records(body, 29)
-    if records is None:
-        return None
-    return acks, timeout_ms, topic, index, records
+def _decode_single_by_id(data: Frame, head: bytes, position: int) -> SingleProduce:
+    acks: int = read_i16_be(head, position + 1)
+    timeout_ms: int = read_i32_be(head, position + 3)
+    index: int = read_i32_be(head, position + 25)
+    if head[position] or head[position + 7] != 2 or head[position + 24] != 2:
+        return NOT_SINGLE
+    start, end = _single_records(data, head, position + 29)
+    return acks, timeout_ms, head[position + 8 : position + 24], index, start, end
 
 
-def _decode_single_by_name(body: memoryview) -> SingleProduce | None:
-    if len(body) < 9:
-        return None
-    no_transaction, acks, timeout_ms, topic_count, length = _unpack_single_by_name(body)
-    position = 8 + length
-    if no_transaction or topic_count != 2 or not 1 < length < 0x80 or position + 9 > len(body):
-        return None
-    partition_count, index = _unpack_count_index(body, position)
-    if partition_count != 2:
-        return None
-    records = _single_records(body, position + 5)
-    if records is None:
-        return None
-    return acks, timeout_ms, str(body[9:position], "utf-8"), index, records
+def _decode_single_by_name(data: Frame, head: bytes, position: int) -> SingleProduce:
+    acks: int = read_i16_be(head, position + 1)
+    timeout_ms: int = read_i32_be(head, position + 3)
+    length = head[position + 8]
+    behind = position + 8 + length
+    if head[position] or head[position + 7] != 2 or not 1 < length < 0x80 or head[behind] != 2:
+        return NOT_SINGLE
+    index: int = read_i32_be(head, behind + 1)
+    start, end = _single_records(data, head, behind + 5)
+    return acks, timeout_ms, head[position + 9 : behind].decode(), index, start, end
 
 
-def _single_records(body: memoryview, position: int) -> memoryview | None:
-    """The records at `position`, if nothing but the three empty lists of tags follows them."""
-    end = len(body) - 3
-    length = body[position]
+def _single_records(data: Frame, head: bytes, position: int) -> tuple[int, int]:
+    """Where the records behind the length at `position` begin and end; (-1, -1) unless the three empty lists of tags
+    follow them, and nothing else."""
+    size = len(data)
+    end = size - 3
+    length = head[position]
     position += 1
     if length > 0x7F:
-        octet = body[position]
+        octet = head[position]
         position += 1
         length = length & 0x7F | (octet & 0x7F) << 7
         if octet > 0x7F:
-            octet = body[position]
+            octet = head[position]
             position += 1
             length |= (octet & 0x7F) << 14
             if octet > 0x7F:  # 2 MiB and more
-                return None
-    if position + length - 1 != end or not length or _unpack_three(body, end)[0] != b"\0\0\0":
-        return None
-    return body[position:end]
+                return -1, -1
+    if position + length - 1 != end or not length:
+        return -1, -1
+    tags = head[end:] if len(head) == size else bytes(data[end:])
+    return (position, end) if tags == b"\0\0\0" else (-1, -1)
 
 
-def _decode_single_classic(body: memoryview) -> SingleProduce | None:
-    size = len(body)
-    if size < 14:
-        return None
-    transaction_length, acks, timeout_ms, topic_count, length = _unpack_single_classic(body)
-    position = 14 + length
-    if transaction_length != -1 or topic_count != 1 or length < 0 or position + 12 > size:
-        return None
-    partition_count, index, records_length = _unpack_count_index_length(body, position)
-    start = position + 12
-    if partition_count != 1 or records_length < 0 or start + records_length != size:
-        return None
-    return acks, timeout_ms, str(body[14:position], "utf-8"), index, body[start:]
+def _decode_single_classic(data: Frame, head: bytes, position: int) -> SingleProduce:
+    transaction_length: int = read_i16_be(head, position)
+    acks: int = read_i16_be(head, position + 2)
+    timeout_ms: int = read_i32_be(head, position + 4)
+    topic_count: int = read_i32_be(head, position + 8)
+    length: int = read_i16_be(head, position + 12)
+    name = position + 14
+    behind = name + length
+    if transaction_length != -1 or topic_count != 1 or length < 0:
+        return NOT_SINGLE
+    partition_count: int = read_i32_be(head, behind)
+    index: int = read_i32_be(head, behind + 4)
+    records_length: int = read_i32_be(head, behind + 8)
+    start = behind + 12
+    end = len(data)
+    if partition_count != 1 or records_length < 0 or start + records_length != end:
+        return NOT_SINGLE
+    return acks, timeout_ms, head[name:behind].decode(), index, start, end
 
 
 def _decode_flexible(body: memoryview, version: int) -> Produce:
@@ -270,39 +276,75 @@ def _decode_classic(body: memoryview) -> Produce:
     return Produce(transactional_id, acks, timeout_ms, topics)
 
 
-def uses_zstd(records: memoryview) -> bool:
+def uses_zstd(records: Records) -> bool:
     """Whether a batch is compressed with zstd, which versions before 7 may not send (KIP-110)."""
     return len(records) >= HEADER_BYTES and records[22] & CODEC_MASK == Codec.ZSTD
 
 
-# One partition without an error, by far the most common answer: the fields on both sides of the topic's name.
-_SINGLE_3: Final = Struct(">iihqqi").pack
-_SINGLE_5: Final = Struct(">iihqqqi").pack
-_SINGLE_8: Final = Struct(">iihqqqihi").pack
-_SINGLE_9: Final = Struct(">BihqqqBBBBiB").pack
-_SINGLE_13: Final = Struct(">B16sBihqqqBBBBiB").pack
-_ONE_AND_INT16: Final = Struct(">ih").pack
-
-
 def encode_single_produce_response(
-    version: int, topic: str | bytes, index: int, base_offset: int, append_time: int, log_start: int
+    version: int,
+    correlation_id: int,
+    topic: str | bytes,
+    index: int,
+    base_offset: int,
+    append_time: int,
+    log_start: int,
 ) -> bytes:
-    """The body of the response to one partition's records, appended without an error, unthrottled."""
-    if version >= FLEXIBLE_FROM:
-        # Counts and lengths travel plus one: 2 is one element, 1 is none; 0 ends the tags.
-        if type(topic) is bytes:
-            return _SINGLE_13(2, topic, 2, index, 0, base_offset, append_time, log_start, 1, 0, 0, 0, 0, 0)
-        out = bytearray(b"\x02")
-        write_compact_string(out, topic)  # type: ignore[arg-type]
-        out += _SINGLE_9(2, index, 0, base_offset, append_time, log_start, 1, 0, 0, 0, 0, 0)
-        return bytes(out)
-    name = topic.encode()  # type: ignore[union-attr]
-    head = _ONE_AND_INT16(1, len(name)) + name
-    if version >= 8:
-        return head + _SINGLE_8(1, index, 0, base_offset, append_time, log_start, 0, -1, 0)
+    """The whole frame that answers one partition's records, appended without an error, unthrottled: by far the most
+    common one."""
+    out = BytesWriter()
+    name = topic if isinstance(topic, bytes) else topic.encode()
+    if version < FLEXIBLE_FROM:
+        _write_single_classic(out, version, correlation_id, name, index, base_offset, append_time, log_start)
+        return out.getvalue()
+    # Counts and lengths travel plus one: 2 is one element, 1 is none; 0 ends the tags.
+    prefix = 0 if version >= TOPIC_IDS_FROM else 1 if len(name) < 0x7F else 2
+    write_i32_be(out, 46 + prefix + len(name))
+    write_i32_be(out, correlation_id)
+    out.append(0)
+    out.append(2)
+    if prefix == 1:
+        out.append(len(name) + 1)
+    elif prefix == 2:
+        out.append((len(name) + 1) & 0x7F | 0x80)
+        out.append((len(name) + 1) >> 7)
+    out.write(name)
+    out.append(2)
+    write_i32_be(out, index)
+    write_i16_be(out, 0)
+    write_i64_be(out, base_offset)
+    write_i64_be(out, append_time)
+    write_i64_be(out, log_start)
+    out.write(b"\x01\0\0\0\0\0\0\0\0")  # no errors of records, no message, two ends of tags, no throttling, the last
+    return out.getvalue()
+
+
+def _write_single_classic(
+    out: BytesWriter,
+    version: int,
+    correlation_id: int,
+    name: bytes,
+    index: int,
+    base_offset: int,
+    append_time: int,
+    log_start: int,
+) -> None:
+    write_i32_be(out, (54 if version >= 8 else 48 if version >= 5 else 40) + len(name))
+    write_i32_be(out, correlation_id)
+    write_i32_be(out, 1)
+    write_i16_be(out, len(name))
+    out.write(name)
+    write_i32_be(out, 1)
+    write_i32_be(out, index)
+    write_i16_be(out, 0)
+    write_i64_be(out, base_offset)
+    write_i64_be(out, append_time)
     if version >= 5:
-        return head + _SINGLE_5(1, index, 0, base_offset, append_time, log_start, 0)
-    return head + _SINGLE_3(1, index, 0, base_offset, append_time, 0)
+        write_i64_be(out, log_start)
+    if version >= 8:
+        write_i32_be(out, 0)
+        write_i16_be(out, -1)
+    write_i32_be(out, 0)
 
 
 _PARTITION_3: Final = Struct(">ihqq").pack

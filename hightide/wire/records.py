@@ -14,6 +14,8 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+
 from hightide.errors import ProtocolError
 from hightide.limits import BATCH_RECORDS_MAX, DECOMPRESSED_BATCH_BYTES_MAX
 from hightide.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP
@@ -21,12 +23,28 @@ from hightide.wire.checksum import crc32c
 from hightide.wire.compression import Codec, decompress
 
 Buffer = bytes | bytearray | memoryview
+Records = bytes | memoryview
+"""A client's batch: bytes where it is small, a writable view of the receive buffer where copying would cost more."""
 
 HEADER_BYTES: Final = 61
 MAGIC: Final = 2
 LENGTH_OVERHEAD: Final = 12  # base offset and the length itself, which `batch_length` does not count
 BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_OVERHEAD
 CRC_START: Final = 21  # the CRC covers everything from the attributes on
+
+# Where the fields lie, for whoever reads a few of them.
+LENGTH_AT: Final = 8
+EPOCH_AT: Final = 12
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+LAST_OFFSET_DELTA_AT: Final = 23
+BASE_TIMESTAMP_AT: Final = 27
+MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_ID_AT: Final = 43
+PRODUCER_EPOCH_AT: Final = 51
+BASE_SEQUENCE_AT: Final = 53
+RECORD_COUNT_AT: Final = 57
 
 CODEC_MASK: Final = 0x07
 APPEND_TIME_BIT: Final = 0x08
@@ -200,10 +218,28 @@ def crc_ok(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     return crc32c(memoryview(buffer)[position + CRC_START : end]) == header.crc
 
 
+def head_of(batch: Buffer) -> bytes:
+    """The header of a batch in a form whose numbers are cheap to read; its records may follow."""
+    return batch if isinstance(batch, bytes) else bytes(batch[:HEADER_BYTES])
+
+
 def patch_offsets(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """What a leader assigns to a batch; the CRC does not cover it."""
     _OFFSET.pack_into(buffer, position, base_offset)
-    _INT32.pack_into(buffer, position + 12, leader_epoch)
+    _INT32.pack_into(buffer, position + EPOCH_AT, leader_epoch)
+
+
+def placed(batch: Buffer, base_offset: int, leader_epoch: int) -> Buffer:
+    """The batch with what a leader assigns to it: itself, patched, or a copy of one that can't be."""
+    if not isinstance(batch, bytes):
+        patch_offsets(batch, 0, base_offset, leader_epoch)
+        return batch
+    out = BytesWriter()
+    write_i64_be(out, base_offset)
+    out.write(batch[LENGTH_AT:EPOCH_AT])
+    write_i32_be(out, leader_epoch)
+    out.write(batch[MAGIC_AT:])
+    return out.getvalue()
 
 
 def patch_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:
@@ -214,14 +250,14 @@ def patch_append_time(buffer: bytearray | memoryview, position: int, header: Bat
 
 def patch_max_timestamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp: int) -> None:
     """Set the largest timestamp and the CRC."""
-    _MAX_TIMESTAMP.pack_into(buffer, position + 35, timestamp)
+    _MAX_TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_AT, timestamp)
     patch_crc(buffer, position, header.batch_length)
 
 
 def patch_crc(buffer: bytearray | memoryview, position: int, batch_length: int) -> None:
     """Recompute the CRC after a change behind it."""
     end = position + batch_length + LENGTH_OVERHEAD
-    _CRC.pack_into(buffer, position + 17, crc32c(memoryview(buffer)[position + CRC_START : end]))
+    _CRC.pack_into(buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + CRC_START : end]))
 
 
 def records_of(buffer: Buffer, position: int, header: BatchHeader) -> bytes | bytearray | memoryview:

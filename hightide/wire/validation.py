@@ -15,6 +15,8 @@ Errors are `ApiError`s with the codes Kafka gives, and INVALID_RECORD names each
 from collections.abc import Callable
 from typing import Final
 
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
+
 from hightide.errors import ApiError, ErrorCode, InvalidRecordsError, ProtocolError
 from hightide.types import NO_TIMESTAMP
 from hightide.wire.batches import recompress
@@ -22,19 +24,33 @@ from hightide.wire.checksum import crc32c
 from hightide.wire.compression import Codec
 from hightide.wire.records import (
     APPEND_TIME_BIT,
+    ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
     BATCH_LENGTH_MIN,
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_AT,
     CRC_START,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     INT64_MAX,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
     LENGTH_OVERHEAD,
     MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
     RECORD_BYTES_MIN,
+    RECORD_COUNT_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    Buffer,
     Record,
+    Records,
+    head_of,
     iterate_headers,
     iterate_records,
     patch_append_time,
@@ -42,6 +58,7 @@ from hightide.wire.records import (
     read_header,
 )
 
+_CODEC_LAST: Final = 4  # Codec.ZSTD, without asking the enumeration for every batch
 _BROKER_BITS: Final = APPEND_TIME_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -85,51 +102,58 @@ class ProducePolicy:
         self.opens = compacted or append_time or codec is not None or self.timestamp_before_max_ms < INT64_MAX
 
 
-def validate_for_produce(
-    data: memoryview, policy: ProducePolicy, now_ms: int
-) -> tuple[memoryview | bytearray, BatchHeader]:
+def validate_for_produce(data: Records, policy: ProducePolicy, now_ms: int) -> Buffer:
     """Check the one batch that a client sent for a partition; ApiError when it may not be appended.
 
-    Returns the bytes to append and their header: `data` itself, patched in place where the topic uses the broker's
-    time, or another buffer where the topic has its own codec. Offsets and epoch are still the client's.
+    Returns the bytes to append: `data` itself, or what became of it where the topic uses the broker's time or its own
+    codec. Offsets and epoch are still the client's.
     """
     size = len(data)
     if size < HEADER_BYTES:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
-    header = read_header(data)
-    base_offset, length, _, magic, crc, attributes, delta, base_time, max_time, producer, epoch, sequence, count = (
-        header
-    )
+    head = head_of(data)
+    magic = head[MAGIC_AT]
+    length: int = read_i32_be(head, LENGTH_AT)
     if magic != MAGIC:
         # Older formats were once valid, so Kafka names them politely; a higher magic is noise to it.
-        code = ErrorCode.INVALID_RECORD if 0 <= magic < MAGIC else ErrorCode.CORRUPT_MESSAGE
+        code = ErrorCode.INVALID_RECORD if magic < MAGIC else ErrorCode.CORRUPT_MESSAGE
         raise ApiError(code, f"magic {magic}: only record batches of version 2 are accepted")
     if length + LENGTH_OVERHEAD != size:
         raise _wrong_length(length, size)
     if size > policy.max_message_bytes:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, {policy.max_message_bytes} are allowed")
-    if crc32c(data[CRC_START:]) != crc:
+    signed_crc: int = read_i32_be(head, CRC_AT)
+    if crc32c(head[CRC_START:] if isinstance(data, bytes) else data[CRC_START:]) != signed_crc & 0xFFFFFFFF:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
+    base_offset: int = read_i64_be(head, 0)
+    delta: int = read_i32_be(head, LAST_OFFSET_DELTA_AT)
+    count: int = read_i32_be(head, RECORD_COUNT_AT)
     if base_offset or count <= 0 or count != delta + 1:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"base offset {base_offset}, last offset delta {delta}, {count} records: these do not belong together",
         )
+    attributes: int = read_i16_be(head, ATTRIBUTES_AT)
     codec = attributes & CODEC_MASK
-    if attributes & _BROKER_BITS or codec > Codec.ZSTD:
+    if attributes & _BROKER_BITS or codec > _CODEC_LAST:
         raise _wrong_attributes(attributes)
     if not codec and count * RECORD_BYTES_MIN > size - HEADER_BYTES:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{count} records in {size - HEADER_BYTES} bytes")
+    producer: int = read_i64_be(head, PRODUCER_ID_AT)
     if producer >= 0:
+        epoch: int = read_i16_be(head, PRODUCER_EPOCH_AT)
+        sequence: int = read_i32_be(head, BASE_SEQUENCE_AT)
         if sequence < 0 or epoch < 0:
             raise ApiError(
                 ErrorCode.INVALID_RECORD, f"epoch {epoch} and sequence {sequence} with producer id {producer}"
             )
     elif attributes & TRANSACTIONAL_BIT:
         raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
+    base_time: int = read_i64_be(head, BASE_TIMESTAMP_AT)
+    max_time: int = read_i64_be(head, MAX_TIMESTAMP_AT)
     if policy.opens or max_time < base_time or max_time - now_ms > policy.timestamp_after_max_ms:
-        return _look_inside(data, header, policy, now_ms)
-    return data, header
+        return _look_inside(memoryview(bytearray(data)) if isinstance(data, bytes) else data, policy, now_ms)
+    return data
 
 
 def checked_batches(data: memoryview | bytes | bytearray) -> list[tuple[int, BatchHeader]]:
@@ -157,10 +181,9 @@ def checked_batches(data: memoryview | bytes | bytearray) -> list[tuple[int, Bat
     return batches
 
 
-def _look_inside(
-    data: memoryview, header: BatchHeader, policy: ProducePolicy, now_ms: int
-) -> tuple[memoryview | bytearray, BatchHeader]:
+def _look_inside(data: memoryview, policy: ProducePolicy, now_ms: int) -> memoryview | bytearray:
     result: memoryview | bytearray = data
+    header = read_header(data)
     try:
         if policy.compacted:
             _refuse(data, header, ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", _keyless)
@@ -179,7 +202,7 @@ def _look_inside(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"{header.size} bytes in the topic's codec, {policy.max_message_bytes} are allowed",
         )
-    return result, header
+    return result
 
 
 def _check_timestamps(data: memoryview, header: BatchHeader, policy: ProducePolicy, now_ms: int) -> None:

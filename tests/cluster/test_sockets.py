@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from hightide.limits import RECEIVE_BUFFER_BYTES_MAX
+from hightide.limits import FRAME_BYTES_MAX, RECEIVE_BUFFER_BYTES_MAX, SMALL_FRAME_BYTES_MAX, SMALL_READS_MIN
 from hightide.runtime.connections import SocketConnection
 from hightide.runtime.network import SocketNetwork
-from hightide.wire.framing import KEPT_BYTES_MAX
+from hightide.wire.framing import KEPT_BYTES_MAX, Frame
 
 FRAME = (996).to_bytes(4) + bytes(996)
 
@@ -25,7 +25,7 @@ class Frames:
         self.pause_at = -1
         self.is_closed = False
 
-    def frame(self, data: memoryview) -> None:
+    def frame(self, data: Frame) -> None:
         self.sizes.append(len(data))
         if len(self.sizes) == self.pause_at and self.connection is not None:
             self.connection.pause()
@@ -114,6 +114,41 @@ def test_a_pause_in_the_middle_keeps_what_came_behind_it(loop: asyncio.AbstractE
     connection.close()
     peer.close()
     turn(loop)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 700, SMALL_FRAME_BYTES_MAX, 100_000])
+def test_short_and_long_frames_in_turn_arrive_whole_and_in_order(loop: asyncio.AbstractEventLoop, piece: int) -> None:
+    connection, frames, peer = connected(loop)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    short = [number % 50 for number in range(SMALL_READS_MIN + 2)]
+    sizes = [*short, 3 * SMALL_FRAME_BYTES_MAX, *short, SMALL_FRAME_BYTES_MAX - 4, SMALL_FRAME_BYTES_MAX, *short]
+    frames.pause_at = 5
+    stream = b"".join(size.to_bytes(4) + bytes(size) for size in sizes)
+    for start in range(0, len(stream), piece):
+        peer.send(stream[start : start + piece])
+        turn(loop)
+    turn(loop, 5)
+    assert frames.sizes == sizes[:5], "paused"
+    connection.resume()
+    turn(loop, 60)
+    assert frames.sizes == sizes
+    for _ in range(SMALL_READS_MIN + 1):
+        peer.send(FRAME)
+        turn(loop, 2)
+    assert connection._reads_small, "only short ones came"
+    connection.close()
+    peer.close()
+    turn(loop)
+
+
+@pytest.mark.parametrize("length", [-1, FRAME_BYTES_MAX + 1])
+def test_a_length_that_is_not_allowed_closes_the_connection(loop: asyncio.AbstractEventLoop, length: int) -> None:
+    _, frames, peer = connected(loop)
+    peer.send(FRAME + length.to_bytes(4, signed=True))
+    turn(loop, 5)
+    assert frames.sizes == [996]
+    assert frames.is_closed
+    peer.close()
 
 
 def test_a_peer_that_leaves_is_noticed_while_its_request_waits(loop: asyncio.AbstractEventLoop) -> None:

@@ -115,7 +115,7 @@ class CompactingMachine(Machine):
             append_time=append_time,
         )  # fmt: skip
         if append_time >= 0:  # as only a broker writes it
-            appended = self.log.append_as_leader(memoryview(batch), self.epoch, NOW, internal=True)
+            appended = self.log.append_own(memoryview(batch), self.epoch, NOW)
         else:
             appended = self.log.append_as_leader(memoryview(batch), self.epoch, NOW)
         self.model.batches[appended.base_offset] = list(kept_of({appended.base_offset: bytes(batch)}))

@@ -138,7 +138,7 @@ class Machine:
         batch = build_batch([marker], producer_id=producer_id, producer_epoch=0, transactional=True, control=True)
         self.promises.possible.setdefault(self.log.end, set())
         try:
-            appended = self.log.append_as_leader(memoryview(batch), self.epoch, NOW, internal=True)
+            appended = self.log.append_own(memoryview(batch), self.epoch, NOW)
         except SimulatedCrash:
             self.promises.possible[read_header(batch).base_offset].add(bytes(batch))
             raise

@@ -27,7 +27,7 @@ def end_transaction(machine: CompactingMachine, producer_id: int, kind: ControlT
     """The coordinator's marker."""
     marker = Record(timestamp=NOW, key=control_key(kind), value=MARKER.pack(0, 3))
     batch = build_batch([marker], producer_id=producer_id, producer_epoch=0, transactional=True, control=True)
-    machine.log.append_as_leader(memoryview(batch), machine.epoch, NOW, internal=True)
+    machine.log.append_own(memoryview(batch), machine.epoch, NOW)
 
 
 def committed_view(log: Log) -> dict[bytes | None, bytes]:

@@ -26,6 +26,7 @@ from hightide.wire.produce import (
     encode_single_produce_response,
     uses_zstd,
 )
+from hightide.wire.records import Records
 
 if TYPE_CHECKING:
     from hightide.node.node import Node
@@ -45,9 +46,9 @@ Results = list[tuple[str | bytes, list[PartitionResult]]]
 
 def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
     """Append every partition's records; answer now, later or (acks=0) never."""
-    node.stats.produces += 1
-    single = decode_single_produce(request.body, request.version)
-    if single is not None and single[0] in VALID_ACKS:
+    request.session.stats.produces += 1
+    single = decode_single_produce(request.data, request.head, request.position, request.version)
+    if single[4] >= 0 and ALL <= single[0] <= LEADER:
         return _handle_one(node, request, single)
     produce = decode_produce_request(request.body, request.version)
     if produce.acks not in VALID_ACKS:
@@ -57,8 +58,9 @@ def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
 
 def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Sequence[Part] | None:
     """The ordinary request, one partition, without the objects that several need."""
-    acks, timeout_ms, topic, index, records = produce
-    version = request.version
+    acks, timeout_ms, topic, index, start, end = produce
+    data, head = request.data, request.head
+    records = head[start:end] if head is data else data[start:end]
     try:
         partition, appended = _append(node, request, topic, index, acks, records)
     except ApiError as error:
@@ -72,8 +74,7 @@ def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Seq
         return PARKED
     if acks == NONE:
         return NO_ANSWER
-    base_offset, _, append_time, log_start, _ = appended
-    return request.framed(encode_single_produce_response(version, topic, index, base_offset, append_time, log_start))
+    return [_appended_frame(request, topic, index, appended)]
 
 
 def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
@@ -83,7 +84,8 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
     for topic, partitions in produce.topics:
         of_topic: list[PartitionResult] = []
         results.append((topic, of_topic))
-        for index, records in partitions:
+        for index, view in partitions:
+            records: Records | None = bytes(view) if view is not None and view.readonly else view  # of a small frame
             result = PartitionResult(index)
             of_topic.append(result)
             number += 1
@@ -104,25 +106,27 @@ def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence
 
 
 def _append(
-    node: "Node", request: "Request", topic: str | bytes, index: int, acks: int, records: memoryview | None
+    node: "Node", request: "Request", topic: str | bytes, index: int, acks: int, records: Records | None
 ) -> "tuple[Partition, Appended]":
-    refused = request.session.refused
+    session = request.session
+    refused = session.refused
     if refused:
         refusals.check(refused, topic, index, records)
     try:
-        table = node.assignments.by_topic.get(topic)
+        table = session.partitions.get(topic)
         partition = None if table is None else table.get(index)
         if partition is None:
             raise node.missing(topic, index)
         if not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "a partition without records")
         size = len(records)
-        if size > _ATTRIBUTES and records[_ATTRIBUTES] & _TRANSACTIONAL:
+        attributes = records[_ATTRIBUTES] if size > _ATTRIBUTES else 0
+        if attributes & _TRANSACTIONAL:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served here")
         if request.version < ZSTD_FROM and uses_zstd(records):
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 (KIP-110)")
-        node.stats.produced_bytes += size
-        return partition, partition.append(records, acks, node.clock.wall_ms())
+        session.stats.produced_bytes += size
+        return partition, partition.append(records, acks, session.clock.wall_ms())
     except ApiError as error:
         refusals.remember(refused, topic, index, records, error)
         raise
@@ -171,6 +175,13 @@ def _refused(request: "Request", produce: Produce, code: ErrorCode) -> Sequence[
     return request.framed(encode_produce_response(request.version, results))
 
 
+def _appended_frame(request: "Request", topic: str | bytes, index: int, appended: "Appended") -> bytes:
+    return encode_single_produce_response(
+        request.version, request.correlation_id, topic, index,
+        appended.base_offset, appended.append_time, appended.log_start,
+    )  # fmt: skip
+
+
 class ParkedSingle:
     """An acks=all request for one partition that waits for its commit, or for its time-out."""
 
@@ -192,11 +203,7 @@ class ParkedSingle:
         self._is_answered = True
         self._node.deadlines.remove(self)
         request = self._request
-        base_offset, _, append_time, log_start, _ = self._appended
-        body = encode_single_produce_response(
-            request.version, self._topic, self._index, base_offset, append_time, log_start
-        )
-        request.answer(request.framed(body))
+        request.answer([_appended_frame(request, self._topic, self._index, self._appended)])
 
     def failed(self, number: int, code: ErrorCode) -> None:
         """The batch will not be committed here."""

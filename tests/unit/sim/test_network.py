@@ -12,6 +12,7 @@ from hightide.sim.chatter import Chatter
 from hightide.sim.connections import WINDOW_BYTES
 from hightide.sim.disk import SimulatedDisk
 from hightide.storage.files import FileSlice
+from hightide.wire.framing import Frame
 from tests.unit.sim.worlds import SmallWorld
 
 PORT = 9092
@@ -30,7 +31,7 @@ class Peer:
         self.closed_at: float | None = None
         self._echoes = echoes
 
-    def frame(self, data: memoryview) -> None:
+    def frame(self, data: Frame) -> None:
         self.frames.append(bytes(data))
         if self._echoes:
             self.connection.send([frame(bytes(data))])

@@ -139,9 +139,9 @@ def test_every_derived_file_is_repaired(suffix: str, damage: str, clean: bool) -
     disk = new_disk()
     log = open_log(disk)
     for number in range(10):
-        log.append_as_leader(memoryview(transactional(1, number, b"x")), number // 4, NOW_MS, internal=True)
+        log.append_own(memoryview(transactional(1, number, b"x")), number // 4, NOW_MS)
         append(log, b"y", leader_epoch=number // 4, timestamp=NOW_MS + number)
-    log.append_as_leader(memoryview(marker(1, commit=False)), 3, NOW_MS, internal=True)
+    log.append_own(memoryview(marker(1, commit=False)), 3, NOW_MS)
     fill(log, 20, leader_epoch=3)
     before = facts_of(log)
     log.close(clean=True)

@@ -6,7 +6,13 @@ from struct import pack
 import pytest
 
 from hightide.errors import ProtocolError
-from hightide.limits import KIB, MIB, RECEIVE_BUFFER_BYTES_INITIAL, RECEIVE_BUFFER_BYTES_MAX
+from hightide.limits import (
+    KIB,
+    MIB,
+    RECEIVE_BUFFER_BYTES_INITIAL,
+    RECEIVE_BUFFER_BYTES_MAX,
+    SMALL_FRAME_BYTES_MAX,
+)
 from hightide.wire.framing import KEPT_BYTES_MAX, SHORT_FRAMES_MAX, FrameBuffer, NoRoomError
 
 
@@ -42,15 +48,36 @@ def test_many_small_frames_stay_in_order_across_the_end_of_the_buffer() -> None:
     assert list(receive(FrameBuffer(1000), framed(*bodies), 50_000)) == bodies
 
 
-def test_a_frame_is_a_writable_view_of_the_buffer() -> None:
-    buffer = FrameBuffer(100)
+def test_a_long_frame_is_a_writable_view_of_the_buffer() -> None:
+    buffer = FrameBuffer(2 * SMALL_FRAME_BYTES_MAX)
     room = buffer.writable()
-    room[:8] = framed(b"abcd")
-    buffer.received(8)
+    stream = framed(b"a" * (SMALL_FRAME_BYTES_MAX + 1))
+    room[: len(stream)] = stream
+    buffer.received(len(stream))
     frame = buffer.next_frame()
-    assert frame is not None
+    assert isinstance(frame, memoryview)
     frame[0] = ord("A")
-    assert bytes(room[4:8]) == b"Abcd"
+    assert bytes(room[4:8]) == b"Aaaa"
+
+
+def test_a_small_frame_is_a_copy() -> None:
+    buffer = FrameBuffer(2 * SMALL_FRAME_BYTES_MAX)
+    stream = framed(b"a" * SMALL_FRAME_BYTES_MAX)
+    room = buffer.writable()
+    room[: len(stream)] = stream
+    buffer.received(len(stream))
+    frame = buffer.next_frame()
+    room[4] = ord("A")
+    assert frame == b"a" * SMALL_FRAME_BYTES_MAX
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 100, SMALL_FRAME_BYTES_MAX])
+def test_what_was_received_elsewhere_goes_on_in_the_buffer(size: int) -> None:
+    stream = framed(b"b" * SMALL_FRAME_BYTES_MAX, b"following")
+    buffer = FrameBuffer(2 * SMALL_FRAME_BYTES_MAX)
+    buffer.put(stream[:size])
+    assert buffer.next_frame() is None
+    assert list(receive(buffer, stream[size:])) == [b"b" * SMALL_FRAME_BYTES_MAX, b"following"]
 
 
 def test_frames_taken_together_are_good_until_the_next_receive() -> None:

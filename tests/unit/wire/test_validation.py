@@ -10,6 +10,7 @@ from hightide.wire.batches import build_batch
 from hightide.wire.compression import Codec
 from hightide.wire.records import (
     BatchHeader,
+    Buffer,
     Record,
     crc_ok,
     iterate_records,
@@ -35,16 +36,21 @@ def changed(data: bytearray, offset: int, layout: str, value: int) -> bytearray:
     return data
 
 
-def accept(data: bytearray, policy: ProducePolicy = DEFAULT) -> tuple[memoryview | bytearray, BatchHeader]:
-    result, header = validate_for_produce(memoryview(data), policy, NOW)
-    assert read_header(result) == header
+def accept(data: bytearray, policy: ProducePolicy = DEFAULT) -> tuple[Buffer, BatchHeader]:
+    copied = validate_for_produce(bytes(data), policy, NOW)
+    result = validate_for_produce(memoryview(data), policy, NOW)
+    assert copied == result
+    header = read_header(result)
     assert crc_ok(result, 0, header)
     return result, header
 
 
 def refuse(data: bytes | bytearray, policy: ProducePolicy = DEFAULT) -> ApiError:
+    with pytest.raises(ApiError) as copied:
+        validate_for_produce(bytes(data), policy, NOW)
     with pytest.raises(ApiError) as caught:
         validate_for_produce(memoryview(data), policy, NOW)
+    assert (copied.value.code, copied.value.message) == (caught.value.code, caught.value.message)
     return caught.value
 
 
