@@ -41,3 +41,20 @@ class StoredLog:
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Where an epoch ended."""
         return self._log.end_of_epoch(epoch)
+
+
+class QuorumLogView(StoredLog):
+    """`replication.snapshots.QuorumLog` on the stored metadata log."""
+
+    __slots__ = ()
+
+    def is_boundary(self, offset: int) -> bool:
+        """Whether a batch begins here, or the log ends."""
+        if offset == self._log.end:
+            return True
+        read = self._log.read(offset, 1, upper_bound=self._log.end, min_one_batch=True)
+        if read is None:
+            return False
+        begins = int.from_bytes(read.slice.file.read_at(read.slice.position, 8), "big") == offset
+        read.slice.release()
+        return begins

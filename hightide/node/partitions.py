@@ -8,7 +8,6 @@ the directory (R10), rotten bytes take the partition offline with an alarm and n
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from errno import ENOSPC
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hightide.errors import ApiError, CorruptionError, DiskFullError, ErrorCode, StorageError
@@ -74,6 +73,17 @@ class CommitWaiter(Protocol):
         """It never will be, as far as this leader can tell."""
 
 
+class Waiting:
+    """Part `number` of a request, until `offset` is reached."""
+
+    __slots__ = ("number", "offset", "waiter")
+
+    def __init__(self, offset: int, waiter: CommitWaiter, number: int) -> None:
+        self.offset = offset
+        self.waiter = waiter
+        self.number = number
+
+
 class PartitionWorld:
     """What all partitions of a node share."""
 
@@ -117,7 +127,7 @@ class Partition:
     """One replica of one partition, opened. Leads or refuses; knows nothing of the wire."""
 
     __slots__ = (
-        "_led_since", "_on_append", "_on_progress", "_waiter_sequence", "_waiters", "_world", "fetch_waiters", "index",
+        "_led_since", "_on_append", "_on_progress", "_waiters", "_world", "fetch_waiters", "index",
         "is_internal", "is_synced_only", "log", "offline_code", "offline_epoch", "offline_reason", "on_synced",
         "replica", "throttled_followers", "throttled_following", "topic", "topic_id", "watchers",
     )  # fmt: skip
@@ -163,8 +173,8 @@ class Partition:
         self.on_synced: Callable[[], None] | None = None
         """Whoever fetches for this follower: its next request waits for the sync (R25)."""
         self._world = world
-        self._waiters: list[tuple[int, int, CommitWaiter, int]] = []
-        self._waiter_sequence = 0
+        self._waiters: list[Waiting] = []
+        """By their offsets, which nearly always come in order."""
         self._led_since = LONG_AGO
         self._on_progress = self._wake_fetches  # one bound method each, so that a turn calls it once
         self._on_append = self._wake_replicas
@@ -338,16 +348,25 @@ class Partition:
 
     def wait_for(self, offset: int, waiter: CommitWaiter, number: int) -> None:
         """Tell the waiter when everything below `offset` is committed."""
-        self._waiter_sequence += 1
-        heappush(self._waiters, (offset, self._waiter_sequence, waiter, number))
+        waiters = self._waiters
+        waiting = Waiting(offset, waiter, number)
+        if not waiters or waiters[-1].offset <= offset:
+            waiters.append(waiting)
+        else:  # a duplicate, which may wait for less
+            waiters.insert(next(at for at, other in enumerate(waiters) if other.offset > offset), waiting)
 
     def _committed(self) -> None:
         """The high watermark moved: answer who waited for it."""
         high_watermark = self.replica.high_watermark
         waiters = self._waiters
-        while waiters and waiters[0][0] <= high_watermark:
-            _, _, waiter, number = heappop(waiters)
-            waiter.committed(number)
+        if waiters and waiters[0].offset <= high_watermark:
+            count = 1
+            while count < len(waiters) and waiters[count].offset <= high_watermark:
+                count += 1
+            ready = waiters[:count]
+            del waiters[:count]
+            for waiting in ready:
+                waiting.waiter.committed(waiting.number)
         for news, key in self.watchers.items():
             news.keys[key] = None
         if self.fetch_waiters:
@@ -376,8 +395,8 @@ class Partition:
 
     def _fail_waiting(self, code: ErrorCode) -> None:
         waiters, self._waiters = self._waiters, []
-        for _, _, waiter, number in waiters:
-            waiter.failed(number, code)
+        for waiting in waiters:
+            waiting.waiter.failed(waiting.number, code)
 
     # ------------------------------------------------------------------ replication
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from hightide.errors import ApiError, ErrorCode, ProtocolError, StorageError
 from hightide.node import quorum_messages as messages
 from hightide.node.commits import GroupCommit
-from hightide.node.log_view import StoredLog
+from hightide.node.log_view import QuorumLogView
 from hightide.node.peers import Peers
 from hightide.node.ports import Clock, Syncer, Timer
 from hightide.node.quorum_state import QuorumState, load_quorum_state, store_quorum_state
@@ -89,23 +89,6 @@ class Snapshots(Protocol):
 
     def install(self, effect: InstallSnapshot) -> None:
         """Let log and metadata begin anew on the one that was loaded, then tell LogTruncated."""
-
-
-class QuorumLogView(StoredLog):
-    """`replication.snapshots.QuorumLog` on the stored metadata log."""
-
-    __slots__ = ()
-
-    def is_boundary(self, offset: int) -> bool:
-        """Whether a batch begins here, or the log ends."""
-        if offset == self._log.end:
-            return True
-        read = self._log.read(offset, 1, upper_bound=self._log.end, min_one_batch=True)
-        if read is None:
-            return False
-        begins = int.from_bytes(read.slice.file.read_at(read.slice.position, 8), "big") == offset
-        read.slice.release()
-        return begins
 
 
 class _VoteWrite:

@@ -275,7 +275,7 @@ class Log:
         with_offsets: list[tuple[int, BatchHeader]] = []
         for position, header in batches:
             patch_offsets(data, position, offset, leader_epoch)
-            with_offsets.append((position, header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)))
+            with_offsets.append((position, header.replaced(base_offset=offset, partition_leader_epoch=leader_epoch)))
             offset += header.last_offset_delta + 1
         if not with_offsets:
             raise ApiError(ErrorCode.INVALID_RECORD, "there is no batch to append")

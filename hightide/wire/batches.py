@@ -85,13 +85,13 @@ def recompress(buffer: Buffer, codec: Codec, level: int | None = None, position:
     """The same batch in another codec (a topic whose `compression.type` is not `producer`); records stay unparsed."""
     header = read_header(buffer, position)
     payload = compress(codec, records_of(buffer, position, header), level)
-    return assemble(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), payload)
+    return assemble(header.replaced(attributes=header.attributes & ~CODEC_MASK | codec), payload)
 
 
 def assemble(header: BatchHeader, payload: Buffer) -> bytearray:
     """Header and payload, with length and CRC filled in."""
-    header = header._replace(batch_length=HEADER_BYTES - LENGTH_OVERHEAD + len(payload))
-    batch = bytearray(HEADER.pack(*header))
+    header = header.replaced(batch_length=HEADER_BYTES - LENGTH_OVERHEAD + len(payload))
+    batch = bytearray(HEADER.pack(*header.fields))
     batch += payload
     patch_crc(batch, 0, header.batch_length)
     return batch

@@ -115,10 +115,10 @@ def batch_of(
         payload = bytearray().join(bytes(data[span.start : span.end]) for span in kept)
     else:
         payload = _at_horizon(data, kept, new_horizon)
-        header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=new_horizon)
+        header = header.replaced(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=new_horizon)
     if not header.has_append_time:
-        header = header._replace(max_timestamp=max(span.timestamp for span in kept))
-    header = header._replace(record_count=len(kept))
+        header = header.replaced(max_timestamp=max(span.timestamp for span in kept))
+    header = header.replaced(record_count=len(kept))
     codec = header.codec
     return assemble(header, payload if codec is Codec.NONE else compress(codec, payload, None))
 
@@ -131,8 +131,8 @@ def empty_batch(header: BatchHeader, *, keeps_producer: bool = True) -> bytearra
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
     if not keeps_producer:
         attributes &= ~(TRANSACTIONAL_BIT | CONTROL_BIT)
-        header = header._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH, base_sequence=NO_SEQUENCE)
-    return assemble(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+        header = header.replaced(producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH, base_sequence=NO_SEQUENCE)
+    return assemble(header.replaced(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
 
 def _at_horizon(data: Buffer, kept: Sequence[RecordSpan], horizon: int) -> bytearray:

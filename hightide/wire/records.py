@@ -11,10 +11,9 @@ Law: whatever the bytes are, the only exception out of here is `ProtocolError`.
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
-from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
 
-from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 
 from hightide.errors import ProtocolError
 from hightide.limits import BATCH_RECORDS_MAX, DECOMPRESSED_BATCH_BYTES_MAX
@@ -61,29 +60,112 @@ _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _CONTROL_KEY: Final = Struct(">hh")
-_unpack_header: Final = HEADER.unpack_from
 _new_tuple: Final = tuple.__new__
 
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
 
-class BatchHeader(NamedTuple):
-    """The header of one batch, as on the wire. `last` offsets are inclusive, `next_offset` is what follows."""
+_FIELDS: Final = (
+    "base_offset",
+    "batch_length",
+    "partition_leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "record_count",
+)
 
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
+
+class BatchHeader:
+    """The header of one batch, as on the wire. `last` offsets are inclusive, `next_offset` is what follows.
+
+    A class of its own and no tuple: compiled, its numbers are the machine's. Nobody changes one.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        batch_length: int,
+        partition_leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.batch_length = batch_length
+        self.partition_leader_epoch = partition_leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        """All of them, in the order of the wire."""
+        return (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
+
+    def replaced(self, **fields: int) -> "BatchHeader":
+        """A header with other values in some fields."""
+        return BatchHeader(**{name: fields.get(name, value) for name, value in zip(_FIELDS, self.fields, strict=True)})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BatchHeader) and self.fields == other.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __repr__(self) -> str:
+        return f"BatchHeader{self.fields}"
 
     @property
     def size(self) -> int:
@@ -188,26 +270,50 @@ def control_type_of(key: bytes | None) -> ControlType | None:
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, unchecked but for its presence."""
-    try:
-        return _new_tuple(BatchHeader, _unpack_header(buffer, position))
-    except StructError:
-        raise ProtocolError("a batch header is cut short") from None
+    if isinstance(buffer, bytes):
+        head, at = buffer, position
+    else:
+        head, at = bytes(buffer[position : position + HEADER_BYTES]), 0
+    if len(head) - at < HEADER_BYTES:
+        raise ProtocolError("a batch header is cut short")
+    crc: int = read_i32_be(head, at + CRC_AT)
+    return BatchHeader(
+        read_i64_be(head, at),
+        read_i32_be(head, at + LENGTH_AT),
+        read_i32_be(head, at + EPOCH_AT),
+        head[at + MAGIC_AT],
+        crc & 0xFFFFFFFF,
+        read_i16_be(head, at + ATTRIBUTES_AT),
+        read_i32_be(head, at + LAST_OFFSET_DELTA_AT),
+        read_i64_be(head, at + BASE_TIMESTAMP_AT),
+        read_i64_be(head, at + MAX_TIMESTAMP_AT),
+        read_i64_be(head, at + PRODUCER_ID_AT),
+        read_i16_be(head, at + PRODUCER_EPOCH_AT),
+        read_i32_be(head, at + BASE_SEQUENCE_AT),
+        read_i32_be(head, at + RECORD_COUNT_AT),
+    )
 
 
 def iterate_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch; a batch cut short at the end is left out, as in a Fetch response."""
     end = len(buffer)
     while position + HEADER_BYTES <= end:
-        header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(buffer, position))
-        if header.magic != MAGIC:
-            raise ProtocolError(f"magic {header.magic} where a record batch of version 2 was expected")
-        if header.batch_length < BATCH_LENGTH_MIN:
-            raise ProtocolError(f"a batch length of {header.batch_length}, less than its own header")
+        header = read_batch_header(buffer, position)
         following = position + header.batch_length + LENGTH_OVERHEAD
         if following > end:
             return
         yield position, header
         position = following
+
+
+def read_batch_header(buffer: Buffer, position: int) -> BatchHeader:
+    """The header at `position`; ProtocolError when it is none of a batch of version 2 with a length."""
+    header = read_header(buffer, position)
+    if header.magic != MAGIC:
+        raise ProtocolError(f"magic {header.magic} where a record batch of version 2 was expected")
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise ProtocolError(f"a batch length of {header.batch_length}, less than its own header")
+    return header
 
 
 def crc_ok(buffer: Buffer, position: int, header: BatchHeader) -> bool:

@@ -18,6 +18,7 @@ from typing import Final
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 from hightide.errors import ApiError, ErrorCode, InvalidRecordsError, ProtocolError
+from hightide.limits import SMALL_FRAME_BYTES_MAX
 from hightide.types import NO_TIMESTAMP
 from hightide.wire.batches import recompress
 from hightide.wire.checksum import crc32c
@@ -51,10 +52,10 @@ from hightide.wire.records import (
     Record,
     Records,
     head_of,
-    iterate_headers,
     iterate_records,
     patch_append_time,
     patch_max_timestamp,
+    read_batch_header,
     read_header,
 )
 
@@ -162,22 +163,28 @@ def checked_batches(data: memoryview | bytes | bytearray) -> list[tuple[int, Bat
     For the broker's own batches, several and control batches allowed, and for followers (R21).
     """
     batches: list[tuple[int, BatchHeader]] = []
+    size = len(data)
+    copied = bytes(data) if size <= SMALL_FRAME_BYTES_MAX else b""
     view = memoryview(data)
-    end = 0
+    position = 0
     try:
-        for each in iterate_headers(view):
-            position, header = each
+        while position + HEADER_BYTES <= size:
+            header = read_batch_header(copied or view, position)
             end = position + header.batch_length + LENGTH_OVERHEAD
-            if crc32c(view[position + CRC_START : end]) != header.crc:
+            if end > size:
+                break
+            start = position + CRC_START
+            if crc32c(copied[start:end] if copied else view[start:end]) != header.crc:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} does not match its CRC")
             delta = header.last_offset_delta
             if delta < 0 or not 0 <= header.record_count <= delta + 1:
                 raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} counts wrongly")
-            batches.append(each)
+            batches.append((position, header))
+            position = end
     except ProtocolError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    if end != len(data):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(data) - end} bytes behind the last whole batch")
+    if position != size:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size - position} bytes behind the last whole batch")
     return batches
 
 

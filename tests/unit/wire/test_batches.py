@@ -58,6 +58,6 @@ def test_recompression_changes_the_codec_and_nothing_else(source: Codec, target:
     assert after.codec is target
     assert crc_ok(result, 0, after)
     assert len(result) == after.size
-    same = before._replace(attributes=after.attributes, batch_length=after.batch_length, crc=after.crc)
+    same = before.replaced(attributes=after.attributes, batch_length=after.batch_length, crc=after.crc)
     assert after == same
     assert list(iterate_records(result, 0, after)) == list(iterate_records(batch, 0, before))

@@ -36,7 +36,7 @@ def batch_of(payload: bytes, count: int = 1, **fields: int) -> bytearray:
         "attributes": 0, "last_offset_delta": max(count - 1, 0), "base_timestamp": 1000, "max_timestamp": 1000,
         "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "record_count": count,
     } | fields  # fmt: skip
-    batch = bytearray(HEADER.pack(*BatchHeader(**values)) + payload)
+    batch = bytearray(HEADER.pack(*BatchHeader(**values).fields) + payload)
     patch_crc(batch, 0, len(batch) - 12)
     return batch
 
@@ -116,7 +116,7 @@ def test_a_batch_that_is_not_there_has_no_valid_crc() -> None:
     batch = build_batch([Record()])
     header = read_header(batch)
     assert not crc_ok(batch[:-1], 0, header)
-    assert not crc_ok(batch, 0, header._replace(batch_length=3))
+    assert not crc_ok(batch, 0, header.replaced(batch_length=3))
 
 
 def test_offsets_and_epoch_are_patched_outside_the_crc() -> None:
