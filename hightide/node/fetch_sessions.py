@@ -105,6 +105,8 @@ class FetchSession:
 
     def served(self, key: Key) -> None:
         """It had data: it goes to the end, so that under a byte limit every partition has its turn."""
+        if len(self.partitions) == 1:
+            return
         partition = self.partitions.pop(key, None)
         if partition is not None:
             self.partitions[key] = partition

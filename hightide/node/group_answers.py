@@ -72,13 +72,12 @@ class Asked:
 class Uncommitted:
     """What waits for its records: a `CommitWaiter` and an `Expiring`. `done` is told once, NONE for success."""
 
-    __slots__ = ("_deadlines", "_done", "deadline_slot")
+    __slots__ = ("_deadline_slot", "_deadlines", "_done")
 
     def __init__(self, deadlines: "Deadlines", seconds: float, done: Callable[[ErrorCode], None]) -> None:
         self._deadlines = deadlines
         self._done: Callable[[ErrorCode], None] | None = done
-        self.deadline_slot = -1
-        deadlines.add(self, seconds)
+        self._deadline_slot = deadlines.add(self, seconds)
 
     def committed(self, _number: int) -> None:
         """They are committed."""
@@ -86,7 +85,7 @@ class Uncommitted:
 
     def failed(self, _number: int, code: ErrorCode) -> None:
         """Nobody can tell any more what becomes of the records."""
-        self._deadlines.remove(self)
+        self._deadlines.remove(self, self._deadline_slot)
         done, self._done = self._done, None
         if done is not None:
             done(code)

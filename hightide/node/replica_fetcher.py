@@ -15,9 +15,8 @@ from hightide.node.follower_news import FULL_LOOK_SECONDS
 from hightide.node.ports import Connection, Timer
 from hightide.replication.events import FetchAnswered
 from hightide.replication.fetching import NextFetch
-from hightide.wire.follower_fetch import VERSION, Answer, Listed, decode_answers, encode_request
+from hightide.wire.follower_fetch import Answer, Listed, decode_answers, encode_request
 from hightide.wire.framing import Frame
-from hightide.wire.headers import RequestHeader
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hightide.replication")
 
-FETCH: Final = 1
 RECONNECT_SECONDS: Final = 0.1
 HURRY_SECONDS: Final = 0.02  # the leader usually hears of the change too, and answers by itself
 ANSWER_SECONDS: Final = 10.0  # beyond the wait that was asked for: then the connection is given up
@@ -58,7 +56,8 @@ class ReplicaFetcher:
         self._correlation_id = 0
         self._is_connecting = self._is_waiting = self._is_closed = self._reconnects_at_once = False
         self._timer: Timer | None = None
-        self._deadline: Timer | None = None
+        self._deadline_slot = 0
+        self._client_id = b"node-%d" % node.settings.node_id
 
     # ------------------------------------------------------------------ members
 
@@ -93,9 +92,9 @@ class ReplicaFetcher:
     def close(self) -> None:
         """Nobody follows here any more."""
         self._is_closed = True
-        for timer in (self._timer, self._deadline):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._node.deadlines.remove(self, self._deadline_slot)
         if self._connection is not None:
             self._connection.close()
 
@@ -119,7 +118,10 @@ class ReplicaFetcher:
             return
         settings = self._node.settings
         wait_ms = settings.replica_fetch_wait_max_ms
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request = encode_request(
+            self._correlation_id,
+            self._client_id,
             (settings.node_id, self._node.broker_epoch),
             (wait_ms, settings.replica_fetch_min_bytes, settings.replica_fetch_response_max_bytes),
             (self._session_id, self._session_epoch),
@@ -131,8 +133,10 @@ class ReplicaFetcher:
         for key in forgotten:
             del self._listed[key]
         self._listed.update(changed)
-        self._send(request)
-        self._deadline = self._node.clock.call_later(wait_ms / 1000 + ANSWER_SECONDS, self._give_up)
+        assert self._connection is not None
+        self._is_waiting = True
+        self._connection.send([request])
+        self._deadline_slot = self._node.deadlines.add(self, wait_ms / 1000 + ANSWER_SECONDS)
 
     def _compared(self, now: float) -> tuple[dict[Key, NextFetch], list[Key]]:
         """What the session is to be told: partitions to list, again or for the first time, and those to forget."""
@@ -168,14 +172,6 @@ class ReplicaFetcher:
     def _is_throttled(self, partition: "Partition") -> bool:
         own = self._node.settings.node_id
         return own in partition.throttled_following and own not in partition.replica.in_sync_replicas
-
-    def _send(self, request: bytearray) -> None:
-        assert self._connection is not None
-        self._is_waiting = True
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = bytearray()
-        RequestHeader(FETCH, VERSION, self._correlation_id, f"node-{self._node.settings.node_id}").write(header)
-        self._connection.send([(len(header) + len(request)).to_bytes(4, "big") + header + request])
 
     def _later(self, seconds: float) -> None:
         if self._timer is not None:
@@ -213,7 +209,8 @@ class ReplicaFetcher:
         self._connection = connection
         return self
 
-    def _give_up(self) -> None:
+    def expired(self) -> None:
+        """The leader did not answer in time."""
         if self._connection is not None:
             log.warning("broker %d does not answer fetches: connecting again", self._leader)
             self._connection.close()
@@ -236,9 +233,7 @@ class ReplicaFetcher:
 
     def _answered(self) -> None:
         self._is_waiting = False
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._node.deadlines.remove(self, self._deadline_slot)
 
     # ------------------------------------------------------------------ answers
 
@@ -246,7 +241,7 @@ class ReplicaFetcher:
         """One answer; its records die when this returns."""
         self._answered()
         try:
-            answers = decode_answers(memoryview(data))
+            answers = decode_answers(data)
         except ProtocolError as error:
             log.error("broker %d sent what is no fetch answer: %s", self._leader, error)
             if self._connection is not None:
@@ -266,8 +261,8 @@ class ReplicaFetcher:
         self.kick()
 
     def _take_answer(self, answer: Answer, now: float) -> None:
-        topic_id, index, error_code, high_watermark, log_start, records, diverging = answer
-        key = (topic_id, index)
+        error_code, records, diverging = answer.error_code, answer.records, answer.diverging
+        key = (answer.topic_id, answer.partition)
         partition, asked = self._partitions.get(key), self._listed.get(key)
         if partition is None or asked is None:
             return
@@ -277,7 +272,7 @@ class ReplicaFetcher:
             self._node.follower_throttle.took(len(records), now)
         partition.fetch_answered(
             FetchAnswered(
-                asked.leader_epoch, asked.fetch_offset, now, error, diverging, high_watermark, log_start,
+                asked.leader_epoch, asked.fetch_offset, now, error, diverging, answer.high_watermark, answer.log_start,
                 records is not None,
             ),
             records,

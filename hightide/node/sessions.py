@@ -9,10 +9,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from librt.strings import read_i16_be, read_i32_be
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i32_be
 
 from hightide import limits
 from hightide.errors import ApiError, ProtocolError, StorageError
@@ -33,8 +32,6 @@ log = logging.getLogger("hightide.sessions")
 
 _HEADER_BYTES: Final = 10  # api key, version, correlation id, length of the client id
 _CLIENT_ID_LENGTH_AT: Final = 8
-_ANSWER_HEADER: Final = Struct(">ii").pack
-_TAGGED_ANSWER_HEADER: Final = Struct(">iib").pack
 PARKED: None = None  # what a handler returns when the answer comes later, through `Request.answer`
 NO_ANSWER: tuple[Part, ...] = ()  # acks=0
 
@@ -73,6 +70,11 @@ class Request:
         """What follows the header; readable while the handler runs."""
         return memoryview(self.data)[self.position :]
 
+    @property
+    def body_bytes(self) -> bytes:
+        """The same, copied."""
+        return self.head[self.position :] if self.head is self.data else bytes(self.data[self.position :])
+
     def forget_frame(self) -> None:
         """The handler has returned, and the receive buffer is used again."""
         self.data = self.head = b""
@@ -89,16 +91,24 @@ class Request:
 
     def framed_parts(self, parts: Sequence[Part]) -> list[Part]:
         """The frame of an answer with pieces of files in it."""
-        length = sum(part.length if isinstance(part, FileSlice) else len(part) for part in parts)
+        length = 0
+        for part in parts:
+            length += part.length if isinstance(part, FileSlice) else len(part)
         first = parts[0]
+        if isinstance(first, bytes) and len(parts) == 1:
+            return [self._header(length) + first]
         if isinstance(first, FileSlice):
             return [self._header(length), *parts]
         return [self._header(length) + first, *parts[1:]]
 
     def _header(self, body_length: int) -> bytes:
-        if self.version >= self.api.flexible_from and self.api.key != API_VERSIONS:
-            return _TAGGED_ANSWER_HEADER(body_length + 5, self.correlation_id, 0)
-        return _ANSWER_HEADER(body_length + 4, self.correlation_id)
+        out = BytesWriter()
+        is_tagged = self.version >= self.api.flexible_from and self.api.key != API_VERSIONS
+        write_i32_be(out, body_length + (5 if is_tagged else 4))
+        write_i32_be(out, self.correlation_id)
+        if is_tagged:
+            out.append(0)
+        return out.getvalue()
 
     def answer(self, parts: Sequence[Part]) -> None:
         """Answer a parked request."""
@@ -110,7 +120,8 @@ class Session:
 
     __slots__ = (
         "_parked_bytes", "_queue", "_stopping", "clock", "closed_callbacks", "connection", "host", "is_closed",
-        "is_used", "last_used", "listener_name", "node", "partitions", "quorum_answer", "refused", "serves", "stats",
+        "is_used", "last_used", "leader_throttle", "listener_name", "node", "partitions", "quorum_answer", "refused",
+        "serves", "stats",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +130,7 @@ class Session:
         self.node = node
         self.clock, self.stats = node.clock, node.stats  # at hand, because every request asks for them
         self.partitions = node.assignments.by_topic
+        self.leader_throttle = node.leader_throttle
         self.connection = connection
         self.serves = serves
         self.quorum_answer = (-1, 0.0, -1)  # epoch, time (R16) and high watermark of the last answer to a quorum fetch

@@ -18,8 +18,6 @@ SLOT_SECONDS: Final = 0.005
 class Expiring(Protocol):
     """Something with a deadline."""
 
-    deadline_slot: int
-
     def expired(self) -> None:
         """Its time is up; it is out of the wheel already."""
 
@@ -34,22 +32,25 @@ class Deadlines:
         self._timer: Timer | None = None
         self._timer_slot = 0
 
-    def add(self, entry: Expiring, seconds: float) -> None:
-        """Call `entry.expired()` after `seconds` or the most that anybody may wait, unless it is removed before."""
+    def add(self, entry: Expiring, seconds: float) -> int:
+        """Call `entry.expired()` after `seconds` or the most that anybody may wait, unless it is removed before.
+
+        Returns the slot of its deadline, which `remove` wants to know.
+        """
         slot = int((self._clock.now() + min(seconds, REQUEST_WAIT_SECONDS_MAX)) / SLOT_SECONDS) + 1
-        entry.deadline_slot = slot
         members = self._slots.get(slot)
         if members is not None:
             members[entry] = None
-            return
+            return slot
         self._slots[slot] = {entry: None}
         heappush(self._order, slot)
         if self._timer is None or slot < self._timer_slot:
             self._arm()
+        return slot
 
-    def remove(self, entry: Expiring) -> None:
+    def remove(self, entry: Expiring, slot: int) -> None:
         """Forget it. Idempotent."""
-        members = self._slots.get(entry.deadline_slot)
+        members = self._slots.get(slot)
         if members is not None:
             members.pop(entry, None)
 

@@ -12,7 +12,7 @@ and after a failed sync, it refuses everything that writes.
 
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from librt.strings import read_i32_be, read_i64_be
 
@@ -66,11 +66,14 @@ class Appended:
         self.duplicate = duplicate
 
 
-class Read(NamedTuple):
+class Read:
     """Whole batches of one segment; `end` is the offset after the last. Whoever gets it releases the slice."""
 
-    slice: FileSlice
-    end: int
+    __slots__ = ("end", "slice")
+
+    def __init__(self, piece: FileSlice, end: int) -> None:
+        self.slice = piece
+        self.end = end
 
 
 class Log:

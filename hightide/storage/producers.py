@@ -270,6 +270,8 @@ class ProducerStates:
         """Where the first transaction begins that is open, or whose marker is not below the high watermark (KIP-98)."""
         if self._undecided_markers:
             self._undecided_markers = [entry for entry in self._undecided_markers if entry[1] >= high_watermark]
+        elif not self._open:
+            return None
         starts = [first for first, _ in self._undecided_markers]
         starts.extend(self._open.values())
         return min(starts) if starts else None

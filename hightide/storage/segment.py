@@ -296,6 +296,8 @@ class Segment:
             return self.size
         recent = self.recent_offsets
         if recent and offset >= recent[0]:
+            if offset >= recent[-1]:  # whoever follows the log asks for its last batch
+                return self.recent_positions[-1]
             return self.recent_positions[bisect_right(recent, offset) - 1]
         position = self._boundaries.get(offset)
         return self._search(offset) if position is None else position

@@ -10,7 +10,9 @@ One file of some length, so that the layouts of fifteen versions in both directi
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
 
 from hightide.errors import ProtocolError
 from hightide.limits import KIB, PARTITIONS_MAX
@@ -28,6 +30,7 @@ from hightide.wire.compact import (
 from hightide.wire.primitives import (
     INT32,
     Reader,
+    append_unsigned_varint,
     write_compact_string,
     write_string,
     write_tagged_fields,
@@ -48,36 +51,95 @@ _TOMBSTONE_HORIZON_TAG: Final = 10000
 _IN_MEMORY: Final = (bytes, bytearray, memoryview)
 
 
-class PartitionFetch(NamedTuple):
-    """What is asked of one partition."""
+class PartitionFetch:
+    """What is asked of one partition. `tombstone_horizon`: R20; -1 is a consumer, or a log that never was compacted."""
 
-    partition: int
-    fetch_offset: int
-    max_bytes: int
-    current_leader_epoch: int = NO_EPOCH
-    last_fetched_epoch: int = NO_EPOCH
-    log_start_offset: int = NO_OFFSET
-    directory_id: bytes = ZERO_UUID
-    high_watermark: int = NO_HIGH_WATERMARK
-    tombstone_horizon: int = NO_OFFSET  # R20; -1 is a consumer, or a log that never was compacted
+    __slots__ = (
+        "current_leader_epoch",
+        "directory_id",
+        "fetch_offset",
+        "high_watermark",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "tombstone_horizon",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        log_start_offset: int = NO_OFFSET,
+        directory_id: bytes = ZERO_UUID,
+        high_watermark: int = NO_HIGH_WATERMARK,
+        tombstone_horizon: int = NO_OFFSET,
+    ) -> None:
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.directory_id = directory_id
+        self.high_watermark = high_watermark
+        self.tombstone_horizon = tombstone_horizon
 
 
-class Fetch(NamedTuple):
-    """A decoded request: topics by name, or by id from version 13 on."""
+class Fetch:
+    """A decoded request: topics by name, or by id from version 13 on.
 
-    replica_id: int
-    replica_epoch: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
-    topics: list[tuple[str | bytes, list[PartitionFetch]]]
-    forgotten: list[tuple[str | bytes, list[int]]]
-    rack_id: str
-    cluster_id: str | None
-    session_durability: int  # R25; -1 is a consumer, or Kafka
+    `session_durability`: R25; -1 is a consumer, or Kafka.
+    """
+
+    __slots__ = (
+        "cluster_id",
+        "forgotten",
+        "isolation_level",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "rack_id",
+        "replica_epoch",
+        "replica_id",
+        "session_durability",
+        "session_epoch",
+        "session_id",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        replica_id: int,
+        replica_epoch: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation_level: int,
+        session_id: int,
+        session_epoch: int,
+        topics: list[tuple[str | bytes, list[PartitionFetch]]],
+        forgotten: list[tuple[str | bytes, list[int]]],
+        rack_id: str,
+        cluster_id: str | None,
+        session_durability: int,
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.topics = topics
+        self.forgotten = forgotten
+        self.rack_id = rack_id
+        self.cluster_id = cluster_id
+        self.session_durability = session_durability
 
 
 class Slice(Protocol):
@@ -89,20 +151,48 @@ class Slice(Protocol):
 Records = bytes | bytearray | memoryview | Slice
 
 
-class FetchedRecords(NamedTuple):
+class FetchedRecords:
     """The answer for one partition. Pairs are (epoch, end offset), (leader id, leader epoch), (end offset, epoch)."""
 
-    partition: int
-    error_code: int = 0
-    high_watermark: int = NO_OFFSET
-    last_stable_offset: int = NO_OFFSET
-    log_start_offset: int = NO_OFFSET
-    records: Records | None = b""
-    aborted_transactions: Sequence[tuple[int, int]] | None = None
-    preferred_read_replica: int = -1
-    diverging_epoch: tuple[int, int] | None = None
-    current_leader: tuple[int, int] | None = None
-    snapshot_id: tuple[int, int] | None = None
+    __slots__ = (
+        "aborted_transactions",
+        "current_leader",
+        "diverging_epoch",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "preferred_read_replica",
+        "records",
+        "snapshot_id",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        error_code: int = 0,
+        high_watermark: int = NO_OFFSET,
+        last_stable_offset: int = NO_OFFSET,
+        log_start_offset: int = NO_OFFSET,
+        records: Records | None = b"",
+        aborted_transactions: Sequence[tuple[int, int]] | None = None,
+        preferred_read_replica: int = -1,
+        diverging_epoch: tuple[int, int] | None = None,
+        current_leader: tuple[int, int] | None = None,
+        snapshot_id: tuple[int, int] | None = None,
+    ) -> None:
+        self.partition = partition
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.aborted_transactions = aborted_transactions
+        self.preferred_read_replica = preferred_read_replica
+        self.diverging_epoch = diverging_epoch
+        self.current_leader = current_leader
+        self.snapshot_id = snapshot_id
 
 
 _unpack_start_4: Final = Struct(">iiiib").unpack_from
@@ -114,39 +204,65 @@ _partition_9: Final = Struct(">iiqqi")
 _unpack_partition_12: Final = Struct(">iiqiqi").unpack_from
 _FOLLOWER_END: Final = Struct(">3siq4sb")
 _DURABILITY: Final = b"\0\x90\x4e\1"  # no tags inside the first; the second one, 10000, of one byte
-_SINGLE: Final = Struct(">iiibiiB16sBiiqiqi5s")
-_new_tuple: Final = tuple.__new__
+_SINGLE_BYTES: Final = 75  # of a request for one partition, up to the tags at its end
+_NO_MORE: Final = b"\0\0\1\1"  # no tags of the partition and of the topic, nothing forgotten, no rack
+_FOLLOWER_TAGS: Final = b"\2\1\x0d"
 
 
-def decode_fetch_request(body: memoryview, version: int) -> Fetch:
+def decode_fetch_request(body: bytes, version: int) -> Fetch:
     """The request in `body`, all of it; ProtocolError for anything else."""
     try:
-        if version >= 15 and len(body) == _SINGLE.size and (single := _decode_single(body)) is not None:
-            return single
-        if version >= FLEXIBLE_FROM:
-            return _decode_flexible(body, version)
-        return _decode_classic(body, version)
+        if version >= 15:
+            single = _decode_single(body)
+            if single is not None:
+                return single
+        view = memoryview(body)
+        return _decode_flexible(view, version) if version >= FLEXIBLE_FROM else _decode_classic(view, version)
     except MALFORMED as error:
         raise ProtocolError(f"a malformed Fetch request: {error}") from None
 
 
-def _decode_single(body: memoryview) -> Fetch | None:
-    """The request of a consumer for one partition, with one call; None for anything else of the same size."""
-    (
-        max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch, topic_count, topic, partition_count,
-        index, epoch, offset, last_epoch, log_start, limit, rest,
-    ) = _SINGLE.unpack_from(body)  # fmt: skip
-    # Counts and lengths travel plus one. The rest: no tags, no tags, nothing forgotten, no rack, no tags.
-    if topic_count != 2 or partition_count != 2 or rest != b"\0\0\1\1\0":
+def _decode_single(body: bytes) -> Fetch | None:
+    """The request of a consumer or of a follower for one partition, without a call for each number; None for others."""
+    rest = len(body) - _SINGLE_BYTES
+    # Counts and lengths travel plus one.
+    if rest not in (1, _FOLLOWER_END.size) or body[21] != 2 or body[38] != 2 or body[71:75] != _NO_MORE:
         return None
-    asked = _new_tuple(
-        PartitionFetch, (index, offset, limit, epoch, last_epoch, log_start, ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)
+    replica_id, replica_epoch, durability = CONSUMER_ID, NO_EPOCH, -1
+    if rest == 1:
+        if body[75]:
+            return None
+    else:
+        if body[75:78] != _FOLLOWER_TAGS or body[90:94] != _DURABILITY:
+            return None
+        replica_id = read_i32_be(body, 78)
+        replica_epoch = read_i64_be(body, 82)
+        octet = body[94]
+        durability = octet if octet < 0x80 else octet - 0x100
+    asked = PartitionFetch(
+        read_i32_be(body, 39),
+        read_i64_be(body, 47),
+        read_i32_be(body, 67),
+        read_i32_be(body, 43),
+        read_i32_be(body, 55),
+        read_i64_be(body, 59),
     )
-    fields: tuple[object, ...] = (
-        CONSUMER_ID, NO_EPOCH, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch,
-        [(topic, [asked])], [], "", None, -1,
-    )  # fmt: skip
-    return _new_tuple(Fetch, fields)
+    isolation = body[12]
+    return Fetch(
+        replica_id,
+        replica_epoch,
+        read_i32_be(body, 0),
+        read_i32_be(body, 4),
+        read_i32_be(body, 8),
+        isolation if isolation < 0x80 else isolation - 0x100,
+        read_i32_be(body, 13),
+        read_i32_be(body, 17),
+        [(body[22:38], [asked])],
+        [],
+        "",
+        None,
+        durability,
+    )
 
 
 def _decode_flexible(body: memoryview, version: int) -> Fetch:
@@ -176,8 +292,7 @@ def _decode_flexible(body: memoryview, version: int) -> Fetch:
                 tags, position = _read_partition_tags(body, position, version)
             else:
                 position = skip_tags(body, position)
-            asked = (index, offset, limit, epoch, last_epoch, log_start, *tags)
-            partitions.append(_new_tuple(PartitionFetch, asked))
+            partitions.append(PartitionFetch(index, offset, limit, epoch, last_epoch, log_start, *tags))
         position = skip_tags(body, position)
         topics.append((name, partitions))
     forgotten: list[tuple[str | bytes, list[int]]] = []
@@ -211,11 +326,10 @@ def _decode_flexible(body: memoryview, version: int) -> Fetch:
                 reader.read_view(size)
         position = reader.position
     _expect_end(body, position)
-    fields = (
+    return Fetch(
         replica_id, replica_epoch, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch,
         topics, forgotten, rack_id, cluster_id, durability,
     )  # fmt: skip
-    return _new_tuple(Fetch, fields)
 
 
 def _follower_end(body: memoryview, position: int) -> tuple[int, int, int] | None:
@@ -223,7 +337,7 @@ def _follower_end(body: memoryview, position: int) -> tuple[int, int, int] | Non
     if len(body) - position != _FOLLOWER_END.size:
         return None
     head, replica_id, replica_epoch, middle, durability = _FOLLOWER_END.unpack_from(body, position)
-    return (replica_id, replica_epoch, durability) if head == b"\2\1\x0d" and middle == _DURABILITY else None
+    return (replica_id, replica_epoch, durability) if head == _FOLLOWER_TAGS and middle == _DURABILITY else None
 
 
 _NO_PARTITION_TAGS: Final = (ZERO_UUID, NO_HIGH_WATERMARK, NO_OFFSET)
@@ -312,8 +426,6 @@ _start_4: Final = INT32.pack
 _start_7: Final = Struct(">ihi").pack
 _answer_4: Final = Struct(">ihqq").pack
 _answer_5: Final = Struct(">ihqqq").pack
-_single_13: Final = Struct(">ihiB16sBihqqqBi").pack
-_NO_TAGS: Final = [None, None, None]
 _pair_qq: Final = Struct(">qq").pack
 _epoch_and_offset: Final = Struct(">iqB").pack
 _leader: Final = Struct(">iiB").pack
@@ -329,7 +441,7 @@ def encode_fetch_response(
     session_id: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Any]:
-    """The body of a response as parts to send in order; the first is always a bytearray made here.
+    """The body of a response as parts to send in order; the first is always made here.
 
     Hints at leaders and their endpoints are left out where a version can't say them; anything else that it can't say
     is a ProtocolError.
@@ -367,31 +479,40 @@ def encode_fetch_response(
 def _encode_single(
     topic: str | bytes, answer: FetchedRecords, throttle_ms: int, error_code: int, session_id: int
 ) -> list[Any] | None:
-    """The most common answer, one partition without tags or aborted transactions, with one call; None for others."""
-    index, code, high_watermark, last_stable, log_start, records, aborted, preferred, *tags = answer
-    if aborted or records is None or tags != _NO_TAGS or len(topic) != 16:
+    """The most common answer, one partition without tags or aborted transactions; None for others."""
+    records = answer.records
+    if answer.aborted_transactions or records is None or not isinstance(topic, bytes) or len(topic) != 16:
         return None
-    # Counts travel plus one: 2 is one element, 1 is none, 0 is null.
-    out = bytearray(
-        _single_13(
-            throttle_ms, error_code, session_id, 2, topic, 2,
-            index, code, high_watermark, last_stable, log_start, 0 if aborted is None else 1, preferred,
-        )
-    )  # fmt: skip
+    if answer.diverging_epoch is not None or answer.current_leader is not None or answer.snapshot_id is not None:
+        return None
+    out = BytesWriter()
+    write_i32_be(out, throttle_ms)
+    write_i16_be(out, error_code)
+    write_i32_be(out, session_id)
+    out.append(2)  # counts travel plus one: 2 is one element, 1 is none, 0 is null
+    out.write(topic)
+    out.append(2)
+    write_i32_be(out, answer.partition)
+    write_i16_be(out, answer.error_code)
+    write_i64_be(out, answer.high_watermark)
+    write_i64_be(out, answer.last_stable_offset)
+    write_i64_be(out, answer.log_start_offset)
+    out.append(0 if answer.aborted_transactions is None else 1)
+    write_i32_be(out, answer.preferred_read_replica)
     length = len(records) if isinstance(records, _IN_MEMORY) else records.length
-    write_unsigned_varint(out, length + 1)
-    parts: list[Any] = [out]
-    rest = _splice(parts, out, records, length)
-    rest += b"\0\0\0"
-    return parts
+    append_unsigned_varint(out, length + 1)
+    if isinstance(records, bytes) and length <= INLINE_BYTES:
+        out.write(records)
+        out.write(b"\0\0\0")
+        return [out.getvalue()]
+    return [out.getvalue(), records, b"\0\0\0"]
 
 
 def _write_flexible(parts: list[Any], out: bytearray, answer: FetchedRecords) -> bytearray:
-    (
-        index, error_code, high_watermark, last_stable, log_start, records, aborted, preferred, diverging, leader,
-        snapshot,
-    ) = answer  # fmt: skip
-    out += _answer_5(index, error_code, high_watermark, last_stable, log_start)
+    records, aborted = answer.records, answer.aborted_transactions
+    diverging, leader, snapshot = answer.diverging_epoch, answer.current_leader, answer.snapshot_id
+    head = (answer.partition, answer.error_code, answer.high_watermark, answer.last_stable_offset)
+    out += _answer_5(*head, answer.log_start_offset)
     if aborted is None:
         out.append(0)
     else:
@@ -399,7 +520,7 @@ def _write_flexible(parts: list[Any], out: bytearray, answer: FetchedRecords) ->
         for producer_id, first_offset in aborted:
             out += _pair_qq(producer_id, first_offset)
             out.append(0)
-    out += INT32.pack(preferred)
+    out += INT32.pack(answer.preferred_read_replica)
     if records is None:
         out.append(0)
     else:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator
 from struct import Struct, pack, unpack_from
 from typing import Any, Final
 
+from librt.strings import BytesWriter
+
 from hightide.errors import ProtocolError
 from hightide.limits import ARRAY_ELEMENTS_MAX
 
@@ -261,6 +263,14 @@ class Reader:
             self.position += 1
             return None
         return {tag: bytes(self.read_view(size)) for tag, size in self.read_tags()}
+
+
+def append_unsigned_varint(out: BytesWriter, value: int) -> None:
+    """A count or length of ours to a writer of bytes."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:

@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 
 from hightide.errors import ProtocolError
 from hightide.wire.fetch import decode_fetch_request
-from hightide.wire.follower_fetch import VERSION, decode_answers, encode_request
+from hightide.wire.follower_fetch import VERSION, Answers, decode_answers, encode_request
+from hightide.wire.headers import RequestHeader
 from hightide.wire.messages.fetch import (
+    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
+    PartitionData,
     ReplicaState,
 )
 from tests.properties.messages import SUBJECTS, full_sample, wide
@@ -45,7 +48,11 @@ def test_requests_are_written_alike(
     forgotten: list[Any],
     durability: int,
 ) -> None:
-    body = bytes(encode_request(replica, limits, session, listed, bytes_max, forgotten, durability))
+    frame = encode_request(7, b"node-9", replica, limits, session, listed, bytes_max, forgotten, durability)
+    header = bytearray()
+    RequestHeader(FetchRequest.api_key, VERSION, 7, "node-9").write(header)
+    assert frame.startswith((len(frame) - 4).to_bytes(4) + header)
+    body = frame[4 + len(header) :]
     message = FetchRequest(
         replica_state=ReplicaState(replica_id=replica[0], replica_epoch=replica[1]),
         max_wait_ms=limits[0],
@@ -61,7 +68,7 @@ def test_requests_are_written_alike(
     )
     if replica != (-1, -1):  # what no replica is, and a generated message leaves out
         assert body == message.encode(VERSION)
-    decoded = decode_fetch_request(memoryview(body), VERSION)
+    decoded = decode_fetch_request(body, VERSION)
     assert (decoded.replica_id, decoded.replica_epoch, decoded.session_durability) == (*replica, durability)
 
 
@@ -80,9 +87,23 @@ def asked(part: tuple[int, int, int, int, int, int], bytes_max: int) -> FetchPar
 
 def by_hand(body: bytes) -> tuple[Any, ...] | None:
     try:
-        return decode_answers(memoryview(CORRELATION_ID + b"\0" + body))
+        answers = decode_answers(CORRELATION_ID + b"\0" + body)
     except ProtocolError:
         return None
+    view = decode_answers(memoryview(bytearray(CORRELATION_ID + b"\0" + body)))
+    assert plain(view) == plain(answers)
+    return plain(answers)
+
+
+def plain(answers: Answers) -> tuple[Any, ...]:
+    partitions = [
+        (
+            part.topic_id, part.partition, part.error_code, part.high_watermark, part.log_start, part.records,
+            part.diverging,
+        )
+        for part in answers.partitions
+    ]  # fmt: skip
+    return answers.error_code, answers.session_id, partitions
 
 
 def generated(body: bytes) -> tuple[Any, ...] | None:
@@ -108,6 +129,30 @@ def generated(body: bytes) -> tuple[Any, ...] | None:
 def test_answers_are_read_alike(data: st.DataObject) -> None:
     body = data.draw(wide(ANSWERS, VERSION)).encode(VERSION)
     assert by_hand(body) == generated(body)
+
+
+RECORDS = st.sampled_from([None, b"", b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
+
+
+@settings(max_examples=200, deadline=None)
+@given(records=RECORDS, numbers=st.tuples(INT32, INT64, INT64), aborted=st.sampled_from([None, []]), data=st.data())
+def test_answers_about_one_partition_are_read_alike(
+    records: bytes | None, numbers: tuple[int, int, int], aborted: list[Any] | None, data: st.DataObject
+) -> None:
+    index, high_watermark, log_start = numbers
+    part = PartitionData(
+        partition_index=index, high_watermark=high_watermark, log_start_offset=log_start, aborted_transactions=aborted,
+        records=None if records is None else memoryview(records),
+    )  # fmt: skip
+    topic = FetchableTopicResponse(topic_id=data.draw(TOPIC_IDS), partitions=[part])
+    body = bytearray(FetchResponse(session_id=5, responses=[topic]).encode(VERSION))
+    assert by_hand(bytes(body)) == generated(bytes(body)) is not None
+    for size in data.draw(st.sets(st.integers(0, len(body) - 1), max_size=20)):
+        assert by_hand(bytes(body[:size])) is None
+    body[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
+    expected = generated(bytes(body))
+    found = by_hand(bytes(body))
+    assert found == expected or expected is None
 
 
 def test_a_full_answer_is_read_alike_and_its_truncations_are_refused() -> None:

@@ -62,11 +62,33 @@ def fetched(message: FetchRequest, version: int) -> tuple[Any, ...]:
 
 
 def by_hand(name: str, body: bytes, version: int) -> tuple[Any, ...] | None:
-    decode = produce_by_hand if name == "ProduceRequest" else decode_fetch_request
     try:
-        return decode(memoryview(body), version)
+        return produce_by_hand(memoryview(body), version) if name == "ProduceRequest" else fetch_by_hand(body, version)
     except ProtocolError:
         return None
+
+
+def fetch_by_hand(body: bytes, version: int) -> tuple[Any, ...]:
+    fetch = decode_fetch_request(body, version)
+    topics = [
+        (
+            topic,
+            [
+                (
+                    asked.partition, asked.fetch_offset, asked.max_bytes, asked.current_leader_epoch,
+                    asked.last_fetched_epoch, asked.log_start_offset, asked.directory_id, asked.high_watermark,
+                    asked.tombstone_horizon,
+                )
+                for asked in partitions
+            ],
+        )
+        for topic, partitions in fetch.topics
+    ]  # fmt: skip
+    return (
+        fetch.replica_id, fetch.replica_epoch, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes,
+        fetch.isolation_level, fetch.session_id, fetch.session_epoch, topics, fetch.forgotten, fetch.rack_id,
+        fetch.cluster_id, fetch.session_durability,
+    )  # fmt: skip
 
 
 def produce_by_hand(body: memoryview, version: int) -> tuple[Any, ...]:

@@ -40,15 +40,18 @@ COPIED_BYTES_MAX: Final = 16 * 1024  # below this, one read and one send cost le
 
 def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
     """Answer now, or park."""
-    fetch = decode_fetch_request(request.body, request.version)
-    node.stats.fetches += 1
+    fetch = decode_fetch_request(request.body_bytes, request.version)
+    request.session.stats.fetches += 1
     try:
         session, partitions = _session(node, request, fetch)
     except ApiError as error:
         parts = encode_fetch_response(request.version, (), session_id=NO_SESSION, error_code=error.code)
         return request.framed_parts(parts)
-    kind = FollowerFetch if fetch.replica_id >= 0 else FetchAttempt
-    attempt = kind(node, request, fetch, session, partitions)
+    attempt: FetchAttempt
+    if fetch.replica_id >= 0:
+        attempt = FollowerFetch(node, request, fetch, session, partitions)
+    else:
+        attempt = FetchAttempt(node, request, fetch, session, partitions)
     if fetch.max_wait_ms > 0 and not attempt.is_enough():
         attempt.park()
         return PARKED
@@ -58,7 +61,7 @@ def handle(node: "Node", request: "Request") -> Sequence[Part] | None:
 def _session(node: "Node", request: "Request", fetch: Fetch) -> tuple[FetchSession | None, Iterable[FetchedPartition]]:
     """The session of this fetch, if any, and the partitions to read in their order."""
     uses_ids = request.version >= 13
-    now = node.clock.now()
+    now = request.session.clock.now()
     if fetch.session_id != NO_SESSION and fetch.session_epoch > INITIAL_EPOCH:
         session = node.fetch_sessions.continue_session(fetch.session_id, fetch.session_epoch, uses_ids, now)
         session.update(_asked(fetch), ((topic, index) for topic, indexes in fetch.forgotten for index in indexes))
@@ -87,7 +90,7 @@ class FetchAttempt:
     is_follower = False
 
     __slots__ = (
-        "_fetch", "_is_incremental", "_node", "_partitions", "_request", "_session", "_waits_for", "deadline_slot",
+        "_deadline_slot", "_fetch", "_is_incremental", "_node", "_partitions", "_request", "_session", "_waits_for",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +108,7 @@ class FetchAttempt:
         self._is_incremental = session is not None and fetch.session_epoch > INITIAL_EPOCH
         self._partitions = list(partitions)
         self._waits_for: list[Partition] = []
-        self.deadline_slot = -1
+        self._deadline_slot = -1
 
     # ------------------------------------------------------------------ waiting
 
@@ -150,7 +153,7 @@ class FetchAttempt:
         self._await_news()
         self._request.session.closed_callbacks[self._unpark] = None
         self._node.parked_fetches[self] = None
-        self._node.deadlines.add(self, self._fetch.max_wait_ms / 1000)
+        self._deadline_slot = self._node.deadlines.add(self, self._fetch.max_wait_ms / 1000)
 
     def progress(self) -> None:
         """One of the partitions moved."""
@@ -170,7 +173,7 @@ class FetchAttempt:
             self._request.answer(parts)
 
     def _unpark(self) -> None:
-        self._node.deadlines.remove(self)
+        self._node.deadlines.remove(self, self._deadline_slot)
         self._node.parked_fetches.pop(self, None)
         self._await_nothing()
 
@@ -191,6 +194,7 @@ class FetchAttempt:
         """Read every partition within the limits and make the answer."""
         left = min(self._fetch.max_bytes, self._node.settings.fetch_max_bytes)
         topics: dict[str | bytes, list[FetchedRecords]] = {}
+        hinted: set[int] = set()
         read_something = False
         for asked in self._partitions:
             result = self._read(asked, left, at_least_one=not read_something)
@@ -202,10 +206,9 @@ class FetchAttempt:
                     self._session.served((asked.topic, asked.index))
             if self._is_said(asked, result, size):
                 topics.setdefault(asked.topic, []).append(result)
+                if result.current_leader is not None:
+                    hinted.add(result.current_leader[0])
         session_id = NO_SESSION if self._session is None else self._session.identifier
-        hinted = {
-            result.current_leader[0] for results in topics.values() for result in results if result.current_leader
-        }
         endpoints = self._node.addresses_of(hinted, self._request.session.listener_name) if hinted else ()
         parts = encode_fetch_response(
             self._request.version, list(topics.items()), session_id=session_id, endpoints=endpoints
@@ -241,22 +244,23 @@ class FetchAttempt:
         except OSError as error:
             return FetchedRecords(asked.index, partition.quarantine(error).code)
         return FetchedRecords(
-            asked.index,
-            high_watermark=partition.replica.high_watermark,
-            last_stable_offset=stable,
-            log_start_offset=log.start,
-            records=records,
-            aborted_transactions=aborted,
+            asked.index, 0, partition.replica.high_watermark, stable, log.start, records, aborted,
             diverging_epoch=diverging,
-        )
+        )  # fmt: skip
 
     def _find(self, asked: FetchedPartition) -> "Partition":
-        partition = self._node.partition(asked.topic, asked.index)
+        partition = self._known(asked)
         if self._fetch.replica_id == DEBUGGING_CONSUMER:
             partition.check_replica(asked.current_leader_epoch)
         else:
             partition.check_leader(asked.current_leader_epoch)
         return partition
+
+    def _known(self, asked: FetchedPartition) -> "Partition":
+        """Whatever its state; ApiError where there is none."""
+        table = self._request.session.partitions.get(asked.topic)
+        partition = None if table is None else table.get(asked.index)
+        return self._node.partition(asked.topic, asked.index) if partition is None else partition
 
     def _bound(self, partition: "Partition") -> int:
         if self._fetch.replica_id == DEBUGGING_CONSUMER:
@@ -319,11 +323,11 @@ class FollowerFetch(FetchAttempt):
             request.session.closed_callbacks[partial(node.fetch_sessions.close, session.identifier)] = None
         self._news = FollowerNews() if session is None or session.news is None else session.news
         self._verdicts: dict[FetchedPartition, FetchVerdict] = {}
-        if self._news.is_full_look_due(node.clock.now()) or not self._is_incremental:
+        if self._news.is_full_look_due(request.session.clock.now()) or not self._is_incremental:
             self._partitions = list(partitions)
         else:
             self._look_at_news()
-        node.stats.followed_partitions += len(self._partitions)
+        request.session.stats.followed_partitions += len(self._partitions)
         for asked in self._partitions:
             verdict = self._judge(asked)
             if not verdict.serves:
@@ -377,14 +381,14 @@ class FollowerFetch(FetchAttempt):
         """Whether the next answer has to look at it again, even if nothing happens until then."""
         if result.error_code or result.diverging_epoch is not None:
             return True
-        partition = self._node.partition(asked.topic, asked.index)
+        partition = self._known(asked)
         if self._fetch.replica_id not in partition.replica.in_sync_replicas:
             return True
         return size == 0 and asked.fetch_offset < partition.log.end
 
     def _judge(self, asked: FetchedPartition) -> FetchVerdict:
         try:
-            partition = self._node.partition(asked.topic, asked.index)
+            partition = self._known(asked)
         except ApiError as error:
             return FetchVerdict(error.code)
         self._news.watch((asked.topic, asked.index), partition)
@@ -422,7 +426,7 @@ class FollowerFetch(FetchAttempt):
 
     def _is_throttled(self, partition: "Partition") -> bool:
         return (
-            self._node.leader_throttle.is_on
+            self._request.session.leader_throttle.is_on
             and self._fetch.replica_id in partition.throttled_followers
             and self._fetch.replica_id not in partition.replica.in_sync_replicas
         )

@@ -70,7 +70,7 @@ def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Seq
     if acks == ALL and partition.must_wait(appended):
         parked = ParkedSingle(node, request, topic, index, appended)
         partition.wait_for(appended.last_offset + 1, parked, index)
-        node.deadlines.add(parked, max(0, timeout_ms) / 1000)
+        parked.deadline_slot = node.deadlines.add(parked, max(0, timeout_ms) / 1000)
         return PARKED
     if acks == NONE:
         return NO_ANSWER
@@ -201,7 +201,7 @@ class ParkedSingle:
         if self._is_answered:
             return
         self._is_answered = True
-        self._node.deadlines.remove(self)
+        self._node.deadlines.remove(self, self.deadline_slot)
         request = self._request
         request.answer([_appended_frame(request, self._topic, self._index, self._appended)])
 
@@ -209,7 +209,7 @@ class ParkedSingle:
         """The batch will not be committed here."""
         if not self._is_answered:
             self._is_answered = True
-            self._node.deadlines.remove(self)
+            self._node.deadlines.remove(self, self.deadline_slot)
             result = PartitionResult(number)
             fail(self._node, result, ApiError(code), self._topic)
             self._request.answer(_framed(self._request, [(self._topic, [result])]))
@@ -222,14 +222,14 @@ class ParkedSingle:
 class ParkedProduce:
     """An acks=all request that waits for several partitions, or for its time-out."""
 
-    __slots__ = ("_left", "_node", "_request", "_results", "deadline_slot")
+    __slots__ = ("_deadline_slot", "_left", "_node", "_request", "_results")
 
     def __init__(self, node: "Node", request: "Request", results: Results) -> None:
         self._node = node
         self._request = request
         self._results = results
         self._left: dict[int, PartitionResult] = {}
-        self.deadline_slot = -1
+        self._deadline_slot = -1
 
     def expect(self, partition: "Partition", number: int, result: PartitionResult, offset: int) -> None:
         """Wait for one partition's high watermark to reach `offset`."""
@@ -243,7 +243,7 @@ class ParkedProduce:
 
     def park(self, timeout_ms: int) -> None:
         """Begin to wait."""
-        self._node.deadlines.add(self, max(0, timeout_ms) / 1000)
+        self._deadline_slot = self._node.deadlines.add(self, max(0, timeout_ms) / 1000)
 
     def committed(self, number: int) -> None:
         """A partition's batch is committed."""
@@ -269,5 +269,5 @@ class ParkedProduce:
         self._finish()
 
     def _finish(self) -> None:
-        self._node.deadlines.remove(self)
+        self._node.deadlines.remove(self, self._deadline_slot)
         self._request.answer(_framed(self._request, self._results))

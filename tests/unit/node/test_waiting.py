@@ -50,7 +50,6 @@ class Entry:
     def __init__(self, name: str, out: list[str]) -> None:
         self.name = name
         self.out = out
-        self.deadline_slot = -1
 
     def expired(self) -> None:
         self.out.append(self.name)
@@ -73,9 +72,9 @@ def test_a_removed_entry_never_expires() -> None:
     clock, out = ManualClock(), list[str]()
     deadlines = Deadlines(clock)
     entry = Entry("gone", out)
-    deadlines.add(entry, 0.1)
-    deadlines.remove(entry)
-    deadlines.remove(entry)
+    slot = deadlines.add(entry, 0.1)
+    deadlines.remove(entry, slot)
+    deadlines.remove(entry, slot)
     clock.advance(1.0)
     assert out == []
 
@@ -136,8 +135,7 @@ def test_nobody_is_woken_for_requests_that_were_answered() -> None:
     deadlines = Deadlines(clock)
     for number in range(400):
         entry = Entry(str(number), out)
-        deadlines.add(entry, 0.5)
-        deadlines.remove(entry)
+        deadlines.remove(entry, deadlines.add(entry, 0.5))
         clock.advance(SLOT_SECONDS)
     deadlines.add(Entry("last", out), 0.5)
     assert clock.wakes <= 2 / 0.5, "once in as long as they would have waited, not once for each"
