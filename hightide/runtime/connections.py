@@ -33,8 +33,9 @@ class SocketConnection:
     """`node.ports.Connection` on one non-blocking socket."""
 
     __slots__ = (
-        "_buffer", "_buffered", "_closed", "_deadline", "_delivering", "_farewell", "_fd", "_finishing", "_gathers",
-        "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_reads_small", "_receiver", "_sends_soon",
+        "_buffer", "_buffered", "_buffered_max", "_closed", "_deadline", "_delivering", "_farewell", "_fd",
+        "_finishing", "_gathers", "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_reads_small",
+        "_receiver", "_sends_soon",
         "_small_reads", "_socket", "_turn", "_writing", "on_closed", "peer",
     )  # fmt: skip
 
@@ -49,6 +50,7 @@ class SocketConnection:
         self._receiver: Receiver | None = None
         self._out: deque[Part] = deque()
         self._buffered = 0
+        self._buffered_max = limits.OUTPUT_BUFFER_BYTES_MAX
         self._deadline: asyncio.TimerHandle | None = None
         self._farewell: asyncio.TimerHandle | None = None
         self._large: LargeRequests | None = None
@@ -242,7 +244,7 @@ class SocketConnection:
             self._out.append(part)
             if not isinstance(part, FileSlice):
                 self._buffered += len(part)
-        if self._buffered > limits.OUTPUT_BUFFER_BYTES_MAX:
+        if self._buffered > self._buffered_max:
             self.close()
         elif self._writing:
             return
