@@ -88,6 +88,7 @@ RESERVE_BYTES: Final = 64 * MIB  # kept for the metadata log, votes, checkpoints
 READ_ONLY_BELOW_BYTES: Final = 16 * MIB  # free space is asked once a second; what comes in meanwhile meets ENOSPC
 SYNCED_ENDS_BYTES_MAX: Final = 4 * MIB  # above it the file is rewritten, one entry per log: some 100,000 group commits
 SYNCED_END_RECORD_INTERVAL_SECONDS: Final = 0.010  # R17: how late the record of what is synced may be
+KERNEL_SYNCS_MAX: Final = 64  # files that the kernel syncs at a time, in a thread of its own each; others wait
 RECOVERY_SCAN_BYTES: Final = 1 * MIB  # a log is scanned and rewritten in pieces of this size
 
 # Our own client.

@@ -74,7 +74,10 @@ class OsFile:
             self.truncate(size)
 
     def sync(self) -> None:
-        _sync_data(self._descriptor)
+        try:
+            _sync_data(self._descriptor)
+        except ValueError as error:  # what Python says of -1 here, and nobody expects of a disk
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, _CLOSED

@@ -64,6 +64,7 @@ async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
     await node.start()
     _settle_memory()
     log.info("the way of a record runs %s", "compiled" if is_compiled() else "interpreted: small requests take longer")
+    log.info("files are synced by %s", world.syncer.means)
     changed = changed_since_compiled()
     if changed:
         log.warning("%s changed since compiled: what runs is not what the source says", ", ".join(changed))

@@ -1,4 +1,4 @@
-"""fsync away from the event loop, in a few threads.
+"""fsync away from the event loop, in a few threads: of everything, or of what the kernel does not do by itself.
 
 The node keeps at most one sync under way per log directory, so the queue is bounded by the number of files of one
 group commit. Several threads serve one group commit because the disk overlaps them.
@@ -39,7 +39,8 @@ class _Batch:
 class ThreadSyncer:
     """`node.ports.Syncer` with a fixed number of daemon threads, started when first needed."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, means: str = "threads") -> None:
+        self.means = means  # who syncs, and why not somebody better: for the log
         self._loop = loop
         self._queue: SimpleQueue[tuple[Syncable, _Batch] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []

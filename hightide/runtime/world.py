@@ -8,8 +8,8 @@ from hightide import limits
 from hightide.runtime.clock import LoopClock
 from hightide.runtime.compactor import ProcessCompactor
 from hightide.runtime.files import OsFiles
+from hightide.runtime.kernel_syncer import best_syncer
 from hightide.runtime.network import SocketNetwork
-from hightide.runtime.syncer import ThreadSyncer
 
 
 class SystemEntropy:
@@ -39,6 +39,6 @@ class RealWorld:
         self.network = SocketNetwork(loop, frame_bytes_max, source_host)
         self.network.accepted_max = min(limits.CONNECTIONS_MAX, _descriptors_for_connections())
         self.files = OsFiles()
-        self.syncer = ThreadSyncer(loop)
+        self.syncer = best_syncer(loop)
         self.compactor = ProcessCompactor(loop)
         self.entropy = SystemEntropy()

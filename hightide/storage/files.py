@@ -43,7 +43,7 @@ class File(Protocol):
         """Reserve blocks up to `size` (posix_fallocate), so that later writes below it can't meet a full disk."""
 
     def sync(self) -> None:
-        """fdatasync. Blocks: only a Syncer thread, recovery and checkpoints call it. A failure is final (R10)."""
+        """fdatasync. Blocks: a Syncer's threads, recovery and checkpoints call it. A failure is final (R10)."""
 
     def close(self) -> None:
         """Release the descriptor. Idempotent."""

@@ -40,6 +40,8 @@ def test_a_closed_file_fails(files: OsFiles, tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         file.write_at(b"x", 0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.sync()
 
 
 def test_descriptors_are_not_inherited(files: OsFiles, tmp_path: Path) -> None:
