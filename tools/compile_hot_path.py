@@ -22,7 +22,9 @@ HOT_PATH = {
     "wire": "checksum compact fetch follower_fetch framing primitives produce records validation",
     "storage": "epochs files index log producers segment segments space syncing verification",
     "replication": "commit effects events fetching followers insync leadership leases replica throttle",
-    "node": "apis commits fetch_sessions follower_news log_view partitions refusals replica_fetcher sessions stats waiting",
+    "node": (
+        "apis commits fetch_sessions follower_news log_view partitions refusals replica_fetcher sessions stats waiting"
+    ),
     "node/handlers": "fetch produce",
     "runtime": "clock connections file large_requests",
 }
