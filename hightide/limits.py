@@ -68,9 +68,7 @@ PROPOSAL_RETRY_SECONDS: Final = 1.0  # an in-sync set is proposed again until th
 PRODUCER_BATCHES_KEPT: Final = 5  # R11: as many as an idempotent producer may have in flight
 EARLIER_BATCHES_AWAITED_SECONDS: Final = 3.0  # of a producer's, by a new leader: its client sends again within a second
 REFUSALS_REMEMBERED_PER_CONNECTION: Final = 1_000  # batches whose followers are refused too; the oldest goes first
-SNAPSHOT_PRODUCERS_IN_FULL: Final = (
-    1_000  # the youngest, with all batches kept; of others the newest: no roll may stall
-)
+SNAPSHOT_PRODUCERS_IN_FULL = 1_000  # the youngest, with all batches kept; of others the newest: no roll may stall
 PRODUCERS_PER_PARTITION_MAX: Final = 100_000  # above it the one unheard longest is forgotten
 
 # Groups.
