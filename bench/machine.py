@@ -19,6 +19,14 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STEAL_FIELD = 8
 
 
+def congestion_control() -> str:
+    """What the system's sockets use: one that paces (BBR) slows large transfers down, on loopback too."""
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    except OSError:
+        return ""
+
+
 def python_version() -> str:
     """What runs the broker."""
     return f"{platform.python_version()}, {'compiled' if is_compiled() else 'interpreted'}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.comparison.contests import HIGHTIDE, KAFKA, Contest, Line
 from bench.kafka_server import VERSION as KAFKA_VERSION
-from bench.machine import CORES, python_version
+from bench.machine import CORES, congestion_control, python_version
 from bench.trials import Figure, Trial
 
 Document = dict[str, Any]
@@ -26,7 +26,12 @@ def document(contests: Sequence[Contest], runs_needed: int, library: str, load: 
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": CORES,
         "load_before": load,
-        "versions": {"python": python_version(), "Kafka": KAFKA_VERSION, "librdkafka": library},
+        "versions": {
+            "python": python_version(),
+            "Kafka": KAFKA_VERSION,
+            "librdkafka": library,
+            "congestion control": congestion_control(),
+        },
         "noise": _noise(contests),
         "rows": [_row(contest, line, runs_needed) for contest in contests for line in contest.lines],
     }
