@@ -27,6 +27,9 @@ def prefer_sources() -> None:
     sys.meta_path.insert(0, SourceFinder)
 
 
+CONSTANTS = ("limits", "types")  # modules that are not compiled, and whose numbers are in what is
+
+
 def is_compiled() -> bool:
     """Whether the way of a record runs compiled in this process."""
     from hightide.storage import log
@@ -37,11 +40,16 @@ def is_compiled() -> bool:
 def changed_since_compiled() -> list[str]:
     """The modules in use whose source is younger than what runs: somebody edited a tree and did not `make compile`."""
     changed = []
+    newest = 0.0
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file is None or file.endswith(".py") or not name.startswith("hightide."):
             continue
+        newest = max(newest, os.path.getmtime(file))
         source = os.path.join(os.path.dirname(file), name.rpartition(".")[2] + ".py")
         if os.path.exists(source) and os.path.getmtime(source) > os.path.getmtime(file):
             changed.append(name)
+    if newest:  # what is compiled has the numbers of these in it
+        here = os.path.dirname(__file__)
+        changed += [f"hightide.{name}" for name in CONSTANTS if os.path.getmtime(f"{here}/{name}.py") > newest]
     return changed

@@ -29,6 +29,7 @@ HOT_PATH = {
     "runtime": "clock connections file large_requests",
 }
 
+CONSTANTS = ("limits", "types")  # not compiled, but what is has their numbers in it
 NOT_READ = {"cli", "sim", "spark", "testing"}  # nothing in the list imports from there
 
 
@@ -59,10 +60,12 @@ def is_fresh(root: Path) -> bool:
 
 
 def outdated(root: Path) -> list[Path]:
-    """The sources that changed after they were compiled: what runs is not what they say."""
+    """The sources that changed after they, or their constants, were compiled: what runs is not what they say."""
+    compiled = list(zip(sources(), targets(root)[1:], strict=True))
+    folded = [(Path("hightide", f"{name}.py"), targets(root)[0]) for name in CONSTANTS]
     return [
         source
-        for source, library in zip(sources(), targets(root)[1:], strict=True)
+        for source, library in (*compiled, *folded)
         if library.exists() and library.stat().st_mtime < (root / source).stat().st_mtime
     ]
 

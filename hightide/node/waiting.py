@@ -7,10 +7,13 @@ not read further (`node.sessions`).
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from logging import getLogger
 from typing import Final, Protocol
 
 from hightide.limits import REQUEST_WAIT_SECONDS_MAX
 from hightide.node.ports import Clock, Timer
+
+log = getLogger("hightide.waiting")
 
 SLOT_SECONDS: Final = 0.005
 
@@ -70,7 +73,10 @@ class Deadlines:
         now = int(self._clock.now() / SLOT_SECONDS)
         while self._order and self._order[0] <= now:
             for entry in self._slots.pop(heappop(self._order)):
-                entry.expired()
+                try:
+                    entry.expired()
+                except Exception:  # a bug in one must not keep the others of its slot waiting for ever
+                    log.exception("a request whose time was up failed")
         self._arm()
 
     def close(self) -> None:

@@ -128,7 +128,9 @@ class SocketConnection:
             self._small_reads = 0
         elif not self._reads_small:
             self._small_reads += 1
-            self._reads_small = self._small_reads >= limits.SMALL_READS_MIN
+            if self._small_reads >= limits.SMALL_READS_MIN:
+                self._reads_small = True
+                self._buffer.shrink()
 
     def _await_bytes(self) -> None:
         """Be woken when much of a long frame is here, not for every piece of it."""

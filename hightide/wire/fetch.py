@@ -213,7 +213,7 @@ def decode_fetch_request(body: bytes, version: int) -> Fetch:
     """The request in `body`, all of it; ProtocolError for anything else."""
     try:
         if version >= 15:
-            single = _decode_single(body)
+            single = _decode_single(body, version)
             if single is not None:
                 return single
         view = memoryview(body)
@@ -222,7 +222,7 @@ def decode_fetch_request(body: bytes, version: int) -> Fetch:
         raise ProtocolError(f"a malformed Fetch request: {error}") from None
 
 
-def _decode_single(body: bytes) -> Fetch | None:
+def _decode_single(body: bytes, version: int) -> Fetch | None:
     """The request of a consumer or of a follower for one partition, without a call for each number; None for others."""
     rest = len(body) - _SINGLE_BYTES
     # Counts and lengths travel plus one.
@@ -233,7 +233,7 @@ def _decode_single(body: bytes) -> Fetch | None:
         if body[75]:
             return None
     else:
-        if body[75:78] != _FOLLOWER_TAGS or body[90:94] != _DURABILITY:
+        if version < 17 or body[75:78] != _FOLLOWER_TAGS or body[90:94] != _DURABILITY:
             return None
         replica_id = read_i32_be(body, 78)
         replica_epoch = read_i64_be(body, 82)

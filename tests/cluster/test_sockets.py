@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from hightide.limits import FRAME_BYTES_MAX, RECEIVE_BUFFER_BYTES_MAX, SMALL_FRAME_BYTES_MAX, SMALL_READS_MIN
+from hightide.limits import (
+    FRAME_BYTES_MAX,
+    RECEIVE_BUFFER_BYTES_INITIAL,
+    RECEIVE_BUFFER_BYTES_MAX,
+    SMALL_FRAME_BYTES_MAX,
+    SMALL_READS_MIN,
+)
 from hightide.runtime.connections import SocketConnection
 from hightide.runtime.network import SocketNetwork
 from hightide.wire.framing import KEPT_BYTES_MAX, Frame
@@ -209,6 +215,26 @@ def test_the_receiver_of_a_long_frame_is_not_woken_for_every_piece(loop: asyncio
         turn(loop)
     turn(loop, 3)
     assert frames.sizes == [1_000_000]
+    connection.close()
+    peer.close()
+    turn(loop)
+
+
+def test_the_memory_of_a_long_frame_is_given_back_when_only_short_ones_follow(loop: asyncio.AbstractEventLoop) -> None:
+    connection, frames, peer = gathering(loop)
+    rest = memoryview((5 * KEPT_BYTES_MAX).to_bytes(4) + bytes(5 * KEPT_BYTES_MAX))
+    while rest:
+        try:
+            rest = rest[peer.send(rest) :]
+        except BlockingIOError:
+            turn(loop)
+    turn(loop, 20)
+    assert frames.sizes == [5 * KEPT_BYTES_MAX]
+    assert connection._buffer.capacity > KEPT_BYTES_MAX
+    for _ in range(2 * SMALL_READS_MIN):
+        peer.send(FRAME)
+        turn(loop, 2)
+    assert connection._buffer.capacity == RECEIVE_BUFFER_BYTES_INITIAL
     connection.close()
     peer.close()
     turn(loop)

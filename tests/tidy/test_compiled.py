@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -22,9 +23,9 @@ def test_what_was_compiled_runs() -> None:
 def test_what_runs_is_noticed_to_be_older_than_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert changed_since_compiled() == []
     library, source = tmp_path / "log.some-python.so", tmp_path / "log.py"
-    for path, seconds in ((library, 1), (source, 2)):
+    for path, seconds in ((library, 100), (source, 200)):
         path.touch()
-        os.utime(path, (seconds, seconds))
+        os.utime(path, (time.time() + seconds, time.time() + seconds))
     module = ModuleType("hightide.elsewhere.log")
     module.__file__ = str(library)
     monkeypatch.setitem(sys.modules, module.__name__, module)

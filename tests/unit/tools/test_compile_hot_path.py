@@ -11,6 +11,7 @@ from tools.compile_hot_path import GROUP, ROOT, is_fresh, libraries, outdated, r
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 LATER = 2**31  # than this file, which counts too
 HOT, COLD, UNREAD = Path("hightide/storage/log.py"), Path("hightide/node/node.py"), Path("hightide/cli/entry.py")
+CONSTANT = Path("hightide/limits.py")
 
 
 def put(path: Path, seconds: int) -> None:
@@ -22,7 +23,7 @@ def put(path: Path, seconds: int) -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Sources, and what was compiled from them later."""
-    for source in (*sources(), COLD, UNREAD):
+    for source in (*sources(), COLD, UNREAD, CONSTANT, Path("hightide/types.py")):
         put(tmp_path / source, 0)
     for library in (Path(f"{GROUP}__mypyc"), *(source.with_suffix("") for source in sources())):
         put(tmp_path / f"{library}{SUFFIX}", LATER)
@@ -46,6 +47,11 @@ def test_tests_do_not_run_on_what_no_longer_fits_its_source(tree: Path) -> None:
     put(tree / HOT, LATER + 1)
     put(tree / COLD, LATER + 1)
     assert outdated(tree) == [HOT]
+
+
+def test_tests_do_not_run_on_numbers_that_were_changed_since(tree: Path) -> None:
+    put(tree / CONSTANT, LATER + 1)
+    assert outdated(tree) == [CONSTANT]
 
 
 def test_a_missing_library_or_one_of_another_python_compiles_again(tree: Path) -> None:

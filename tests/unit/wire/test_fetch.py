@@ -12,6 +12,7 @@ from hightide.wire.fetch import (
     decode_fetch_request,
     encode_fetch_response,
 )
+from hightide.wire.follower_fetch import encode_request
 from hightide.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from hightide.wire.primitives import write_unsigned_varint
 
@@ -102,6 +103,15 @@ def test_every_truncation_is_a_protocol_error(version: int) -> None:
             decode_fetch_request(body[:size], version)
     with pytest.raises(ProtocolError):
         decode_fetch_request(body + b"\0", version)
+
+
+@pytest.mark.parametrize("version", [15, 16, 17, 18])
+def test_the_durability_of_a_session_is_told_from_version_17_on(version: int) -> None:
+    listed = [(TOPIC_ID, [(0, 0, 5, 0, 0, -1)])]
+    frame = encode_request(1, b"", (2, 3), (500, 1, 100), (0, 0), listed, 100, [], 1)
+    fetch = decode_fetch_request(frame[15:], version)
+    assert (fetch.replica_id, fetch.replica_epoch) == (2, 3)
+    assert fetch.session_durability == (1 if version >= 17 else -1)
 
 
 def test_a_frame_may_not_name_millions_of_topics() -> None:
