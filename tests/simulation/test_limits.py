@@ -64,6 +64,41 @@ def test_a_connection_parks_only_so_many_bytes(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(scenario())
 
 
+def test_who_waits_for_less_is_told_first_and_a_bug_in_one_keeps_no_other_waiting() -> None:
+    async def scenario() -> None:
+        broker = await started()
+        partition = broker.node.partition("t", 0)
+        told: list[str] = []
+
+        class Waiter:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def committed(self, number: int) -> None:
+                if self.name == "failing":
+                    raise RuntimeError("a bug")
+                told.append(self.name)
+
+            def failed(self, number: int, code: ErrorCode) -> None:
+                raise AssertionError(f"{self.name}: {code.name}")
+
+        for offset, name in ((2, "second"), (3, "third"), (1, "failing"), (2, "second too"), (1, "first")):
+            partition.wait_for(offset, Waiter(name), 0)
+        partition.replica.high_watermark = 2
+        with pytest.raises(RuntimeError, match="a bug"):
+            partition._committed()
+        assert told == []
+        partition._committed()
+        assert told == ["first", "second", "second too"]
+        partition.replica.high_watermark = 3
+        partition._committed()
+        assert told == ["first", "second", "second too", "third"]
+        partition.replica.high_watermark = 0
+        await broker.node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_waiting_fetch_stops_the_reading_of_its_connection_only() -> None:
     async def scenario() -> None:
         broker = await started()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from hightide.limits import REQUEST_WAIT_SECONDS_MAX
 from hightide.node.waiting import SLOT_SECONDS, Deadlines, Turn
 
@@ -92,6 +94,22 @@ def test_an_entry_may_add_another_while_it_expires() -> None:
     clock.advance(0.2)
     clock.advance(0.2)
     assert out == ["first", "second"]
+
+
+def test_a_bug_in_one_entry_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    clock, out = ManualClock(), list[str]()
+    deadlines = Deadlines(clock)
+
+    class Failing(Entry):
+        def expired(self) -> None:
+            raise RuntimeError("a bug")
+
+    deadlines.add(Failing("first", out), 0.1)
+    deadlines.add(Entry("second", out), 0.1)
+    deadlines.add(Entry("third", out), 0.5)
+    clock.advance(1.0)
+    assert out == ["second", "third"]
+    assert "a bug" in caplog.text
 
 
 def test_closing_drops_everything() -> None:
