@@ -84,6 +84,10 @@ GROUP_LOAD_STEP: Final = 250  # records of it looked at in one go: about 3 ms of
 # Disk.
 RESERVE_BYTES: Final = 64 * MIB  # kept for the metadata log, votes, checkpoints and marks when the disk is full (R10)
 READ_ONLY_BELOW_BYTES: Final = 16 * MIB  # free space is asked once a second; what comes in meanwhile meets ENOSPC
+ROOM_FROM_BYTES: Final = 1 * MIB  # of a segment: smaller ones find their blocks as they are written
+ROOM_SHARE_OF_SEGMENT: Final = 8  # an eighth of what it has is made ready behind its end: an idle one wastes that
+ROOM_BYTES_MAX: Final = 16 * MIB  # at a time: more gained nothing
+ROOM_SHARE_OF_FREE: Final = 64  # of what is free on the disk, no piece takes more
 SYNCED_ENDS_BYTES_MAX: Final = 4 * MIB  # above it the file is rewritten, one entry per log: some 100,000 group commits
 SYNCED_END_RECORD_INTERVAL_SECONDS: Final = 0.010  # R17: how late the record of what is synced may be
 KERNEL_SYNCS_MAX: Final = 64  # files that the kernel syncs at a time, in a thread of its own each; others wait

@@ -7,6 +7,8 @@ import errno
 import os
 from typing import Final
 
+from hightide.runtime.room import make_room
+
 _CLOSED: Final = -1
 # macOS has none of these: there fsync does both, blocks are reserved by nobody and reads are not foreseen.
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
@@ -72,6 +74,9 @@ class OsFile:
             _reserve(self._descriptor, 0, size)
         elif self.size() < size:
             self.truncate(size)
+
+    def make_room(self, position: int, length: int) -> None:
+        make_room(self._descriptor, position, length)
 
     def sync(self) -> None:
         try:

@@ -89,6 +89,9 @@ class SimulatedFile:
         self._disk.reading(self.path)
         return bytes(self._content.seen[position : position + length])
 
+    def make_room(self, position: int, length: int) -> None:
+        pass  # nothing is promised
+
     def expect(self, position: int, length: int) -> None:  # noqa: ARG002
         self._alive()
 

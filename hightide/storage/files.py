@@ -42,6 +42,12 @@ class File(Protocol):
     def allocate(self, size: int) -> None:
         """Reserve blocks up to `size` (posix_fallocate), so that later writes below it can't meet a full disk."""
 
+    def make_room(self, position: int, length: int) -> None:
+        """Bytes will be written there soon, behind the end: find their blocks now, at once instead of one by one.
+
+        The size stays. Promises nothing and never fails: a write finds its own blocks where there are none.
+        """
+
     def sync(self) -> None:
         """fdatasync. Blocks: a Syncer's threads, recovery and checkpoints call it. A failure is final (R10)."""
 

@@ -254,6 +254,8 @@ class Log:
             or last > segment.last_offset_max
         ):
             segment = self._writable(length, last, timestamp, now_ms)
+        if segment.size + length > segment.room_end:
+            segment.make_room(length, self._segment_bytes)
         try:
             segment.file.write_at(batch, segment.size)
         except OSError as error:
@@ -335,6 +337,8 @@ class Log:
                     break
                 stop = end
                 following += 1
+            if segment.size + stop - start > segment.room_end:
+                segment.make_room(stop - start, self._segment_bytes)
             try:
                 segment.file.write_at(data[start:stop], segment.size)
             except OSError as error:
@@ -393,6 +397,7 @@ class Log:
         indexes: list[File] = []
         try:
             indexes = active.seal()
+            active.give_room_back()
             self.producers.snapshot(self.end)
             segment = Segment.open(self._files, self.directory, self.end, create=True)
         except OSError as error:
@@ -798,6 +803,7 @@ class Log:
     def _sync_everything(self) -> None:
         try:
             self._swaps.abandon()
+            self._segments.active.give_room_back()
             self._unsynced.indexes += self._segments.active.seal()
             self.producers.snapshot(self.end, sync=True)
             self.epochs.write()

@@ -19,7 +19,7 @@ from itertools import pairwise
 from struct import Struct
 
 from hightide.errors import CorruptionError, ProtocolError, ShortLogError
-from hightide.limits import RECOVERY_SCAN_BYTES
+from hightide.limits import RECOVERY_SCAN_BYTES, ROOM_FROM_BYTES
 from hightide.rules import Rules
 from hightide.storage.epochs import EpochHistory
 from hightide.storage.files import File, Files
@@ -391,4 +391,6 @@ class _Recovery:
                 data = segment.file.read_at(position, min(RECOVERY_SCAN_BYTES, segment.size - position))
                 segment.file.write_at(data, position)
                 position += len(data)
+        if segment.file.size() >= ROOM_FROM_BYTES:
+            segment.file.truncate(segment.size)  # gives back the blocks that were made ready behind its end
         segment.file.sync()

@@ -12,7 +12,14 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from hightide.errors import CorruptionError
-from hightide.limits import BOUNDARIES_REMEMBERED, RECENT_BATCHES_REMEMBERED, VERIFIED_RANGES_REMEMBERED
+from hightide.limits import (
+    BOUNDARIES_REMEMBERED,
+    RECENT_BATCHES_REMEMBERED,
+    ROOM_BYTES_MAX,
+    ROOM_FROM_BYTES,
+    ROOM_SHARE_OF_SEGMENT,
+    VERIFIED_RANGES_REMEMBERED,
+)
 from hightide.storage.checkpoints import read_file
 from hightide.storage.files import File, Files
 from hightide.storage.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
@@ -46,8 +53,8 @@ class Segment:
     __slots__ = (
         "_boundaries", "_files", "_index", "_path", "_seal", "_times", "_transactions", "_verified", "base", "end",
         "file", "first_timestamp", "gaps", "index_entries_max", "last_offset_max", "max_timestamp",
-        "max_timestamp_offset", "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "size",
-        "tail", "unindexed_bytes", "verified_start", "was_cut_back",
+        "max_timestamp_offset", "pins", "recent_offsets", "recent_positions", "removed", "roll_after_ms", "room_end",
+        "size", "tail", "unindexed_bytes", "verified_start", "was_cut_back",
     )  # fmt: skip
 
     base: int
@@ -59,6 +66,8 @@ class Segment:
     """A write failed and was undone: until the next sync of the file, power loss may bring its bytes back."""
     last_offset_max: int
     """A batch that ends later goes into the next segment: its offset would not fit the indexes, or they are full."""
+    room_end: int
+    """Where the file system's blocks end that were made ready; below ROOM_FROM_BYTES none are."""
     gaps: bool
     """Whether offsets may be missing between batches, because the topic is or was compacted."""
     tail: str
@@ -81,6 +90,7 @@ class Segment:
         self.last_offset_max = base + RELATIVE_OFFSET_MAX
         self.index_entries_max = RELATIVE_OFFSET_MAX
         self.unindexed_bytes = 0
+        self.room_end = ROOM_FROM_BYTES
         self.gaps = False
         self.pins = 0
         self.removed = False
@@ -130,6 +140,19 @@ class Segment:
         self.size = position + length
         self.end = last + 1
 
+    def make_room(self, length: int, size_max: int) -> None:
+        """Have blocks ready for the next `length` bytes and some more, as far as the segment may grow."""
+        ahead = min(max(self.size // ROOM_SHARE_OF_SEGMENT, ROOM_FROM_BYTES), ROOM_BYTES_MAX)
+        end = max(self.size + length, min(self.size + length + ahead, size_max))
+        self.file.make_room(self.size, end - self.size)
+        self.room_end = end
+
+    def give_room_back(self) -> None:
+        """Nothing more will be appended: others may have the blocks that were made ready."""
+        if self.room_end > max(self.size, ROOM_FROM_BYTES):
+            self.file.truncate(self.size)
+        self.room_end = ROOM_FROM_BYTES
+
     def truncate(self, position: int, end: int) -> None:
         """Cut the file at a batch boundary, where offset `end` follows. The caller syncs it and the directory."""
         index, times, transactions = self.index, self.times, self.transactions
@@ -144,6 +167,7 @@ class Segment:
         self._verified = [known for known in self._verified if known[1] <= position]
         self.verified_start = min(self.verified_start, position)
         self.size = position
+        self.room_end = ROOM_FROM_BYTES
         self.end = end
         self.last_offset_max = self.base + RELATIVE_OFFSET_MAX
         self.unindexed_bytes = position - (index.positions[-1] if len(index) else 0)

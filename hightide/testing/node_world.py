@@ -97,6 +97,7 @@ class NodeFile:
         self.size = plain.size
         self.read_at = plain.read_at
         self.expect = plain.expect
+        self.make_room = plain.make_room
         self.sync = plain.sync
         self._plain = plain
         self._files = files

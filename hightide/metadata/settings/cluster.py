@@ -224,7 +224,11 @@ def replication_settings() -> Iterable[Setting]:
         "replica.fetch.wait.max.ms", INT, "500", "How long a leader holds a follower's fetch without news.", at_least(1)
     )
     yield _fixed("replica.fetch.min.bytes", INT, "1", "How much a follower waits for within that time.", at_least(0))
-    yield _fixed("replica.fetch.max.bytes", INT, "1048576", "The most that one fetch asks of a partition.", at_least(0))
+    yield _fixed(
+        "replica.fetch.max.bytes", INT, "1048576",
+        "What one fetch asks of a partition; up to four times as much where the others leave room in the answer.",
+        at_least(0),
+    )  # fmt: skip
     yield _fixed(
         "replica.fetch.response.max.bytes", INT, "10485760", "The most that one fetch asks of a leader.", at_least(0)
     )

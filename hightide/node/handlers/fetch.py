@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 SYNCED_SESSION: Final = 1  # our tagged field: the follower syncs before it asks for more (R25)
 DEBUGGING_CONSUMER: Final = -2  # sees any replica's log to its end, a follower's too: for comparing replicas (S4)
+FILLED_PIECES_MAX: Final = 4  # of `replica.fetch.max.bytes`, for a partition that has an answer to itself
 COPIED_BYTES_MAX: Final = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
 
 
@@ -196,8 +197,10 @@ class FetchAttempt:
         topics: dict[str | bytes, list[FetchedRecords]] = {}
         hinted: set[int] = set()
         read_something = False
+        sharing = len(self._partitions)
         for asked in self._partitions:
-            result = self._read(asked, left, at_least_one=not read_something)
+            result = self._read(asked, self._limit(asked, left, sharing), at_least_one=not read_something)
+            sharing -= 1
             size = _length(result)
             if size:
                 read_something = True
@@ -222,7 +225,11 @@ class FetchAttempt:
             asked.forget_said()  # after an error the partition is told in full again (R25)
         return not self._is_incremental or news or bool(size or result.error_code or result.diverging_epoch)
 
-    def _read(self, asked: FetchedPartition, left: int, *, at_least_one: bool) -> FetchedRecords:
+    def _limit(self, asked: FetchedPartition, left: int, sharing: int) -> int:  # noqa: ARG002
+        """How much of one partition the answer takes, when `sharing` of them are still to be read."""
+        return min(asked.max_bytes, left)
+
+    def _read(self, asked: FetchedPartition, limit: int, *, at_least_one: bool) -> FetchedRecords:
         try:
             partition = self._find(asked)
             log = partition.log
@@ -231,7 +238,6 @@ class FetchAttempt:
             records: bytes | FileSlice = b""
             aborted = None
             if diverging is None:
-                limit = min(asked.max_bytes, left)
                 bound = asked.fetch_offset if self._is_held(partition) else self._bound(partition)
                 read = partition.read(asked.fetch_offset, limit, bound, at_least_one=at_least_one)
                 if read is not None:
@@ -412,6 +418,14 @@ class FollowerFetch(FetchAttempt):
 
     def _bound(self, partition: "Partition") -> int:
         return partition.log.end
+
+    def _limit(self, asked: FetchedPartition, left: int, sharing: int) -> int:
+        """An even share of what is left of the answer, if that is more: a lone busy partition waits for fewer round
+        trips and syncs (docs/decisions/0012). Not while followers are throttled, who shall get little at a time."""
+        limit = asked.max_bytes
+        if not self._request.session.leader_throttle.is_on:
+            limit = max(limit, min(left // sharing, FILLED_PIECES_MAX * limit))
+        return min(limit, left)
 
     def _diverges(self, partition: "Partition", asked: FetchedPartition) -> tuple[int, int] | None:  # noqa: ARG002
         verdict = self._verdicts.get(asked)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hightide.sim.disk import SimulatedDisk
+from hightide.limits import MIB, ROOM_BYTES_MAX, ROOM_FROM_BYTES
+from hightide.sim.disk import SimulatedDisk, SimulatedFile
 from hightide.storage.scanning import has_valid_batch
 from hightide.storage.seal import Seal
 from hightide.storage.segment import Segment, segment_name
@@ -103,3 +104,55 @@ def test_a_valid_batch_is_found_behind_garbage(garbage: bytes) -> None:
     assert not has_valid_batch(segment.file, 0, size, 1)
     assert not has_valid_batch(segment.file, 0, len(garbage) + len(whole) - 1, 0)
     assert not has_valid_batch(segment.file, len(garbage) + 1, size, 0)
+
+
+# ---------------------------------------------------------------------- room for what will be appended
+
+
+def rooms_made(monkeypatch: pytest.MonkeyPatch, segment_bytes: int, batch_bytes: int, count: int) -> int:
+    """How often room was made; never beyond the segment, and no batch was written beyond it."""
+    log = open_log(new_disk(), LogSettings(segment_bytes=segment_bytes))
+    room_end = times = 0
+
+    def make_room(_: object, position: int, length: int) -> None:
+        nonlocal room_end, times
+        assert position == log.active_bytes
+        room_end = position + length
+        assert room_end <= segment_bytes
+        times += 1
+
+    monkeypatch.setattr(SimulatedFile, "make_room", make_room)
+    for _ in range(count):
+        append(log, bytes(batch_bytes))
+        assert log.active_bytes <= max(room_end, ROOM_FROM_BYTES)
+    return times
+
+
+def test_a_small_segment_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rooms_made(monkeypatch, 64 * MIB, 100_000, 10) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "size_max", "length"),
+    [
+        (MIB, 1024 * MIB, MIB),
+        (80 * MIB, 1024 * MIB, 10 * MIB),
+        (500 * MIB, 1024 * MIB, ROOM_BYTES_MAX),
+        (500 * MIB, 503 * MIB, 3 * MIB - 1000),
+        (500 * MIB, 100 * MIB, 0),
+    ],
+)
+def test_room_is_an_eighth_of_the_segment_and_bounded(
+    monkeypatch: pytest.MonkeyPatch, size: int, size_max: int, length: int
+) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(SimulatedFile, "make_room", lambda _, position, length: made.append((position, length)))
+    segment = Segment.open(new_disk(), "data", 0, create=True)
+    segment.size = size
+    segment.make_room(1000, size_max)
+    assert made == [(size, 1000 + length)]
+    assert segment.room_end == size + 1000 + length
+
+
+def test_every_larger_segment_makes_room_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rooms_made(monkeypatch, 5 * MIB, 900_000, 15) == 6  # two for each of three segments
