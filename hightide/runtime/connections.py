@@ -25,8 +25,11 @@ from hightide.wire.framing import LENGTH_BYTES, FrameBuffer, NoRoomError, checke
 WAITING_PARTS_MAX: Final = 256  # answers of one connection that leave together at a turn's end: more would only wait
 WAITING_BYTES_MAX: Final = 256 * limits.KIB
 WAITING_CONNECTIONS_MAX: Final = 64  # so many peers get their answers together: they work while the next are served
+PATIENT_CONNECTIONS_MAX: Final = 2  # answered in one turn: with more there is enough to do, and so have their peers
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 SENDFILE_BYTES_PER_TURN: Final = 4 * limits.MIB  # about 1-2 ms of copying: one reader's turn stays short
+
+_CAN_GIVE_WAY: Final = hasattr(os, "sched_yield")
 
 
 class SocketConnection:
@@ -409,7 +412,9 @@ class Turn:
     """The connections with answers to send at the end of this turn of the loop.
 
     A peer that waits for its answer is woken by it, which costs the sender more than everything else it does for a
-    small request. Sent together, the answers find their readers awake.
+    small request. Sent together, the answers find their readers awake. Where few requests come, their senders are asked
+    to run first: on a machine with few cores they often wait for the one that their request woke us on, while we serve
+    others (a consumer of the same record).
     """
 
     __slots__ = ("_waiting", "loop")
@@ -431,6 +436,8 @@ class Turn:
         waiting, self._waiting = self._waiting, []
         for connection in waiting:
             connection.send_now()
+        if _CAN_GIVE_WAY and len(waiting) <= PATIENT_CONNECTIONS_MAX:
+            os.sched_yield()  # returns at once where nobody waits for this core
 
 
 def _release(parts: Sequence[Part] | deque[Part]) -> None:

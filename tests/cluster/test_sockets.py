@@ -1,6 +1,7 @@
 """One connection of the runtime on a pair of sockets, driven event by event into orders that a loop seldom makes."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from hightide.limits import (
     SMALL_FRAME_BYTES_MAX,
     SMALL_READS_MIN,
 )
-from hightide.runtime.connections import SocketConnection
+from hightide.runtime.connections import PATIENT_CONNECTIONS_MAX, SocketConnection, Turn
 from hightide.runtime.network import SocketNetwork
 from hightide.wire.framing import KEPT_BYTES_MAX, Frame
 
@@ -154,6 +155,30 @@ def test_nothing_is_paced_on_its_way_to_another_process_of_this_machine(loop: as
     assert chosen.rstrip(b"\0") == b"reno"
     connection.close()
     peer.close()
+    turn(loop)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="this system has no word for it")
+@pytest.mark.parametrize("count", [1, PATIENT_CONNECTIONS_MAX, PATIENT_CONNECTIONS_MAX + 1])
+def test_whoever_is_answered_alone_may_run_first(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    peers, sent = [socket.socketpair() for _ in range(count)], list[list[bytes]]()
+
+    def arrived(theirs: socket.socket) -> bytes:
+        theirs.setblocking(False)
+        return theirs.recv(100)
+
+    monkeypatch.setattr(os, "sched_yield", lambda: sent.append([arrived(theirs) for _, theirs in peers]))
+    answers = Turn(loop)
+    connections = [SocketConnection(answers, ours, "peer:1", FRAME_BYTES_MAX) for ours, _ in peers]
+    for connection in connections:
+        connection.send([b"answer"])
+    turn(loop)
+    assert sent == ([[b"answer"] * count] if count <= PATIENT_CONNECTIONS_MAX else [])
+    for connection, (_, theirs) in zip(connections, peers, strict=True):
+        connection.close()
+        theirs.close()
     turn(loop)
 
 
