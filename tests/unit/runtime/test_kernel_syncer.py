@@ -100,12 +100,13 @@ def queue() -> Iterator[ScriptedQueue]:
 
 @pytest.fixture
 def by_threads(monkeypatch: pytest.MonkeyPatch) -> list[Syncable]:
-    """What went to the threads."""
+    """What this test sent to the threads; brokers that other tests left running in this process have loops of theirs."""
     seen: list[Syncable] = []
-    sync = ThreadSyncer.sync
+    sync, own = ThreadSyncer.sync, threading.get_ident()
 
     def spy(self: ThreadSyncer, files: Sequence[Syncable], done: Callable[[Exception | None], None]) -> None:
-        seen.extend(files)
+        if threading.get_ident() == own:
+            seen.extend(files)
         sync(self, files, done)
 
     monkeypatch.setattr(ThreadSyncer, "sync", spy)
