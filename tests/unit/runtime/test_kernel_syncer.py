@@ -100,7 +100,7 @@ def queue() -> Iterator[ScriptedQueue]:
 
 @pytest.fixture
 def by_threads(monkeypatch: pytest.MonkeyPatch) -> list[Syncable]:
-    """What this test sent to the threads; brokers that other tests left running in this process have loops of theirs."""
+    """What this test sent to the threads; brokers that other tests left running in this process sync too."""
     seen: list[Syncable] = []
     sync, own = ThreadSyncer.sync, threading.get_ident()
 
