@@ -65,6 +65,16 @@ def test_it_never_fails(tmp_path: Path) -> None:
     assert os.path.getsize(tmp_path / "log") == 0
 
 
+def test_nor_where_the_c_library_can_not_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_fallocate", None)
+    monkeypatch.setitem(sys.modules, "ctypes", None)  # importing it is an ImportError now
+    file = OsFiles().open(f"{tmp_path}/log", create=True)
+    file.make_room(0, MIB)
+    assert file.write_at(b"hello", 0) == 5
+    assert allocated(tmp_path / "log") <= SLACK_BYTES
+    file.close()
+
+
 def open_log(tmp_path: Path, facts: OpenFacts | None = None) -> Log:
     settings = LogSettings(segment_bytes=8 * MIB)
     return Log.open(
