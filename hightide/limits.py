@@ -30,6 +30,7 @@ FAREWELL_SECONDS = 0.5  # a peer that was hung up on hears it within this time, 
 FAREWELL_BYTES_PER_TURN: Final = 64 * KIB  # of what it still sends, which nobody looks at
 PARKED_PRODUCES_PER_CONNECTION: Final = 5  # librdkafka's and Java's in-flight maximum for idempotent producers
 PARKED_PRODUCE_BYTES_PER_CONNECTION = 64 * MIB  # what one client may have on its way to the disk
+BURST_REQUESTS_MAX: Final = 64  # put aside to be written together: their senders work while the next are served
 CONNECTIONS_MAX: Final = 10_000  # each has a receive buffer: 625 MiB when all are idle
 DESCRIPTORS_KEPT: Final = 128  # of all that may be open: for connections, checkpoints, directory syncs, late modules
 REQUEST_WAIT_SECONDS_MAX: Final = 300.0  # longer wishes are answered then: who asked may be gone without our noticing

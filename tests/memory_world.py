@@ -10,9 +10,10 @@ from struct import unpack_from
 from typing import Any
 
 from hightide.errors import StorageError
+from hightide.limits import SMALL_FRAME_BYTES_MAX
 from hightide.node.config import Settings
 from hightide.node.node import Node
-from hightide.node.ports import Connection, Listener, Part, Receiver
+from hightide.node.ports import Burst, Connection, Listener, Part, Receiver
 from hightide.rules import ALL_ON, Rules
 from hightide.runtime.clock import LoopClock
 from hightide.sim.compactor import SimulatedCompactor
@@ -41,7 +42,8 @@ class MemoryConnection:
     def _deliver(self) -> None:
         while self._frames and not (self._paused or self._closed):
             assert self.receiver is not None
-            self.receiver.frame(memoryview(bytearray(self._frames.pop(0))))
+            frame = self._frames.pop(0)  # as `FrameBuffer` hands it over
+            self.receiver.frame(frame if len(frame) <= SMALL_FRAME_BYTES_MAX else memoryview(bytearray(frame)))
 
     def send(self, parts: Sequence[Part]) -> None:
         for part in parts:
@@ -93,6 +95,10 @@ class MemoryListener:
 class MemoryNetwork:
     def __init__(self) -> None:
         self._accept: Callable[[Connection], Receiver | None] | None = None
+        self.burst: Burst
+
+    def announce(self, burst: Burst) -> None:
+        self.burst = burst
 
     def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> Listener:
         self._accept = accept

@@ -23,7 +23,8 @@ HOT_PATH = {
     "storage": "epochs files index log producers segment segments space syncing verification",
     "replication": "commit effects events fetching followers insync leadership leases replica throttle",
     "node": (
-        "apis commits fetch_sessions follower_news log_view partitions refusals replica_fetcher sessions stats waiting"
+        "apis bursts commits fetch_sessions follower_news log_view partitions refusals replica_fetcher sessions stats"
+        " waiting"
     ),
     "node/handlers": "fetch produce",
     "runtime": "clock connections file large_requests",

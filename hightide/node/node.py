@@ -25,6 +25,7 @@ from hightide.metadata.topic_names import check_topic_name
 from hightide.node.apis import BROKER_APIS, CONTROLLER_APIS
 from hightide.node.assignments import Assignments
 from hightide.node.broker_lifecycle import BrokerLifecycle
+from hightide.node.bursts import Burst
 from hightide.node.checkpoints import Checkpointed, Checkpoints
 from hightide.node.commits import GroupCommit
 from hightide.node.controller_link import ControllerLink
@@ -96,6 +97,7 @@ class Node:
         self.stats = Stats()
         self.deadlines = Deadlines(self.clock)
         self.turn = Turn(self.clock)
+        self.burst = Burst(self.clock, self.turn, self.stats)
         self.fetch_sessions = FetchSessions(
             int.from_bytes(self.entropy.token(4)), settings.max_incremental_fetch_session_cache_slots
         )
@@ -121,6 +123,7 @@ class Node:
         self.broker_epoch = -1
         self.has_caught_up = not rules.r8_new_epoch_every_start
         self.network = world.network
+        self.network.announce(self.burst)
         self.lease = UNLIMITED if len(settings.voters()) <= 1 else Lease(strict=settings.lease_strict)
         self.lifecycle: BrokerLifecycle | None = None
         self.controller_link = ControllerLink(self)

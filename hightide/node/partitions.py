@@ -303,13 +303,35 @@ class Partition:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"not yet: {error.message}") from None
             raise
         if not appended.duplicate:
-            if replica.log_advanced(opened.end, opened.synced_end):
-                self._committed()
-            if self.watchers:
-                world.turn.after_answers(self._on_append)  # what comes in until then goes with it
-            if self.is_synced_only or opened.needs_sync:
-                world.commits.dirty(self)
+            self._appended()
         return appended
+
+    def append_together(self, batches: list[Records], first: int, now_ms: int) -> list[Appended]:
+        """Append clients' batches, from the `first` on, as far as one write can take them: each as `append` would with
+        any acks. None of them where that might refuse one; what is left needs `append`, which says why."""
+        replica, world = self.replica, self._world
+        if (
+            self.is_internal
+            or self.offline_reason is not None
+            or not (replica.is_leader and replica.has_enough_in_sync)
+            or (replica.lease is not UNLIMITED and not replica.may_append(world.clock.now(), acks_all=False))
+            or not world.space.accepts_records
+        ):
+            return []
+        appended = self.log.append_run(batches, first, replica.leader_epoch, now_ms)
+        if appended:
+            self._appended()
+        return appended
+
+    def _appended(self) -> None:
+        """The log has grown: begin what it takes to commit that."""
+        opened, world = self.log, self._world
+        if self.replica.log_advanced(opened.end, opened.synced_end):
+            self._committed()
+        if self.watchers:
+            world.turn.after_answers(self._on_append)  # what comes in until then goes with it
+        if self.is_synced_only or opened.needs_sync:
+            world.commits.dirty(self)
 
     def _awaits_earlier(self, records: Records) -> bool:
         """Whether a batch that came too early may follow on others that their producer sends again, because the former

@@ -72,6 +72,19 @@ class Receiver(Protocol):
         """The connection is gone, for whatever reason; called exactly once."""
 
 
+class Burst(Protocol):
+    """What the node makes of frames that came together."""
+
+    def begin(self) -> None:
+        """Frames of several connections follow, one after the other."""
+
+    def settle(self) -> None:
+        """Be done with those so far."""
+
+    def end(self) -> None:
+        """These were all."""
+
+
 class Listener(Protocol):
     """An open listening port."""
 
@@ -87,6 +100,9 @@ class Listener(Protocol):
 
 class Network(Protocol):
     """Connections in and out."""
+
+    def announce(self, burst: Burst) -> None:
+        """Tell it of frames that came together over connections that others opened."""
 
     def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> Listener:
         """Bind, so that the port is known; `Listener.start` begins to accept (None refuses a connection).

@@ -33,6 +33,9 @@ log = logging.getLogger("hightide.sessions")
 _HEADER_BYTES: Final = 10  # api key, version, correlation id, length of the client id
 _CLIENT_ID_LENGTH_AT: Final = 8
 PARKED: None = None  # what a handler returns when the answer comes later, through `Request.answer`
+PUT_ASIDE: tuple[Part, ...] = (
+    b"",
+)  # the same through `Request.conclude`, before another one of the session is handled
 NO_ANSWER: tuple[Part, ...] = ()  # acks=0
 
 
@@ -114,14 +117,20 @@ class Request:
         """Answer a parked request."""
         self.session.answered(self, parts)
 
+    def conclude(self, parts: Sequence[Part] | None) -> None:
+        """What became of a request that was put aside: what its handler would have returned."""
+        session = self.session
+        session.has_put_aside = False
+        session.handled(self, parts)
+
 
 class Session:
     """`node.ports.Receiver` of one client connection."""
 
     __slots__ = (
-        "_parked_bytes", "_queue", "_stopping", "clock", "closed_callbacks", "connection", "host", "is_closed",
-        "is_used", "last_used", "leader_throttle", "listener_name", "node", "partitions", "quorum_answer", "refused",
-        "serves", "stats",
+        "_parked_bytes", "_queue", "_stopping", "clock", "closed_callbacks", "connection", "has_put_aside", "host",
+        "is_closed", "is_used", "last_used", "leader_throttle", "listener_name", "node", "partitions", "quorum_answer",
+        "refused", "serves", "stats",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +146,7 @@ class Session:
         self.listener_name = listener_name  # clients are told the addresses of the listener they came through
         self.host = connection.peer.rpartition(":")[0]
         self.is_closed = False
+        self.has_put_aside = False
         self.last_used = node.clock.now()
         self.is_used = False
         self.closed_callbacks: dict[Callable[[], None], None] = {}
@@ -148,6 +158,8 @@ class Session:
     def frame(self, data: Frame) -> None:
         """Handle one request. A ProtocolError closes the connection, and so does a bug, which is logged."""
         self.is_used = True
+        if self.has_put_aside:
+            self.node.burst.settle()
         try:
             request = self._parse(data)
             if request is None:
@@ -162,6 +174,13 @@ class Session:
         except Exception:
             self.fail()
             return
+        if parts is PUT_ASIDE:
+            self.has_put_aside = True
+        else:
+            self.handled(request, parts)
+
+    def handled(self, request: Request, parts: Sequence[Part] | None) -> None:
+        """A request was handled: send its answer, behind those of the requests before it."""
         if parts is PARKED:
             self._park(request)
         elif self._queue:
@@ -275,6 +294,11 @@ class Session:
             self.stop()
         elif not self._must_pause():
             self.connection.resume()
+
+    @property
+    def may_put_aside(self) -> bool:
+        """Whether one more may wait without stopping the reading: what follows it may be on its way already."""
+        return len(self._queue) + 1 < limits.PARKED_PRODUCES_PER_CONNECTION
 
     @property
     def is_idle(self) -> bool:

@@ -91,10 +91,13 @@ class Turn:
     """Runs each given callable once at the end of the present turn of the loop, however often it was asked for.
 
     Wakes long polls after a burst of appends instead of after each of them. What is asked for with `after_answers`
-    comes one turn later: the answers of this turn have left by then, and no producer waits while consumers are served.
+    comes one turn later: the answers of this turn have left by then, no producer waits while consumers are served, and
+    what the next turn brings goes with it. `expects_no_more` where few requests came and their answers leave at once:
+    nothing is worth waiting for.
     """
 
     def __init__(self, clock: Clock) -> None:
+        self.expects_no_more = False
         self._clock = clock
         self._due: dict[Callable[[], None], None] = {}
         self._due_later: dict[Callable[[], None], None] = {}
@@ -112,6 +115,9 @@ class Turn:
 
     def after_answers(self, callback: Callable[[], None]) -> None:
         """Ask for one call in the next turn."""
+        if self.expects_no_more:
+            self.soon(callback)
+            return
         if not self._due_later:
             self._clock.call_soon(self._pass_on)
         self._due_later[callback] = None

@@ -17,10 +17,10 @@ from librt.strings import read_i32_be
 
 from hightide import limits
 from hightide.errors import ProtocolError
-from hightide.node.ports import Part, Receiver
+from hightide.node.ports import Burst, Part, Receiver
 from hightide.runtime.large_requests import LargeRequests
 from hightide.storage.files import FileSlice
-from hightide.wire.framing import LENGTH_BYTES, FrameBuffer, NoRoomError, checked_length
+from hightide.wire.framing import LENGTH_BYTES, FrameBuffer, NoRoomError, begins_with_produce, checked_length
 
 WAITING_PARTS_MAX: Final = 256  # answers of one connection that leave together at a turn's end: more would only wait
 WAITING_BYTES_MAX: Final = 256 * limits.KIB
@@ -38,7 +38,7 @@ class SocketConnection:
     __slots__ = (
         "_buffer", "_buffered", "_buffered_max", "_closed", "_deadline", "_delivering", "_farewell", "_fd",
         "_finishing", "_gathers", "_large", "_loop", "_low_water", "_out", "_paused", "_reading", "_reads_small",
-        "_receiver", "_sends_soon",
+        "_received", "_receiver", "_sends_soon",
         "_small_reads", "_socket", "_turn", "_writing", "on_closed", "peer",
     )  # fmt: skip
 
@@ -58,6 +58,7 @@ class SocketConnection:
         self._farewell: asyncio.TimerHandle | None = None
         self._large: LargeRequests | None = None
         self._gathers = False
+        self._received = b""
         self._low_water = 1
         self._reads_small = True
         self._small_reads = 0
@@ -90,6 +91,8 @@ class SocketConnection:
                 self._loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
+        if self._received:
+            self._turn.deliver()
         if self._buffer.pending:
             self._deliver()  # whole frames that waited come first: the buffer may be full of them
             if self._closed:
@@ -118,8 +121,11 @@ class SocketConnection:
         if data is None:
             self._buffer.received(count)
             self._deliver()
-        else:
+        elif self._turn.burst is None or self._gathers:
             self._deliver_small(data)
+        else:
+            self._received = data
+            self._turn.deliver_soon(self, produces=begins_with_produce(data))
         self._choose_read(count)
         if self._gathers and (self._buffer.pending or self._low_water > 1):
             self._await_bytes()
@@ -143,6 +149,12 @@ class SocketConnection:
         if wanted != self._low_water and not self._closed:
             self._low_water = wanted
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+
+    def deliver_now(self) -> None:
+        """The turn ends: hand over what it brought."""
+        data, self._received = self._received, b""
+        if not self._closed:
+            self._deliver_small(data)
 
     def _deliver_small(self, data: bytes) -> None:
         """Hand over what came in one short receive; what is no whole frame yet, or not wanted yet, is buffered."""
@@ -409,35 +421,74 @@ class SocketConnection:
 
 
 class Turn:
-    """The connections with answers to send at the end of this turn of the loop.
+    """What connections received, and the answers they have to send, at the end of this turn of the loop.
 
-    A peer that waits for its answer is woken by it, which costs the sender more than everything else it does for a
-    small request. Sent together, the answers find their readers awake. Where few requests come, their senders are asked
-    to run first: on a machine with few cores they often wait for the one that their request woke us on, while we serve
-    others (a consumer of the same record).
+    Small requests are handed over together, so that the node can write together what they bring. A peer that waits for
+    its answer is woken by it, which costs the sender more than everything else it does for a small request: sent
+    together, the answers find their readers awake. Where few requests come, their senders are asked to run first: on a
+    machine with few cores they often wait for the one that their request woke us on, while we serve others (a consumer
+    of the same record).
     """
 
-    __slots__ = ("_waiting", "loop")
+    __slots__ = ("_asking", "_is_due", "_producing", "_sending", "burst", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._waiting: list[SocketConnection] = []
+        self.burst: Burst | None = None
+        self._producing: list[SocketConnection] = []
+        self._asking: list[SocketConnection] = []
+        self._sending: list[SocketConnection] = []
+        self._is_due = False
+
+    def deliver_soon(self, connection: SocketConnection, *, produces: bool) -> None:
+        """Hand over what it received when this turn ends, or when enough wait."""
+        waiting = self._producing if produces else self._asking
+        waiting.append(connection)
+        if not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._end)
+        elif len(waiting) >= WAITING_CONNECTIONS_MAX:
+            self.deliver()
+            self._send()
 
     def send_soon(self, connection: SocketConnection) -> None:
         """Send its answers when this turn ends, or when enough wait."""
-        waiting = self._waiting
-        if not waiting:
-            self.loop.call_soon(self._send)
-        waiting.append(connection)
-        if len(waiting) >= WAITING_CONNECTIONS_MAX:
+        self._sending.append(connection)
+        if not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._end)
+        elif len(self._sending) >= WAITING_CONNECTIONS_MAX:
             self._send()
 
-    def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for connection in waiting:
-            connection.send_now()
-        if _CAN_GIVE_WAY and len(waiting) <= PATIENT_CONNECTIONS_MAX:
+    def _end(self) -> None:
+        self._is_due = False
+        if self._producing or self._asking:
+            self.deliver()
+        answered = len(self._sending)
+        self._send()
+        if _CAN_GIVE_WAY and 0 < answered <= PATIENT_CONNECTIONS_MAX:
             os.sched_yield()  # returns at once where nobody waits for this core
+
+    def deliver(self) -> None:
+        """Hand over what was received so far. Whoever asks for records gets those that came in the same turn."""
+        burst = self.burst
+        assert burst is not None
+        producing, self._producing = self._producing, []
+        asking, self._asking = self._asking, []
+        burst.begin()
+        try:
+            for connection in producing:
+                connection.deliver_now()
+            burst.settle()
+            for connection in asking:
+                connection.deliver_now()
+        finally:
+            burst.end()
+
+    def _send(self) -> None:
+        sending, self._sending = self._sending, []
+        for connection in sending:
+            connection.send_now()
 
 
 def _release(parts: Sequence[Part] | deque[Part]) -> None:

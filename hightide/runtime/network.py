@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from hightide import limits
-from hightide.node.ports import Connection, Receiver
+from hightide.node.ports import Burst, Connection, Receiver
 from hightide.runtime.clock import LoopClock
 from hightide.runtime.connections import SocketConnection, Turn
 from hightide.runtime.large_requests import LargeRequests
@@ -83,6 +83,10 @@ class SocketNetwork:
         self._turn = Turn(loop)
         self._frame_bytes_max = frame_bytes_max
         self._source_host = source_host
+
+    def announce(self, burst: Burst) -> None:
+        """Tell it of small frames that came in the same turn of the loop, over connections that others opened."""
+        self._turn.burst = burst
 
     def accepted_closed(self) -> None:
         """One of the accepted connections is gone."""

@@ -32,7 +32,7 @@ from hightide.sim.workload import Workload
 from hightide.sim.world import SimulatedClient, World
 
 ACKNOWLEDGED_MIN = 500  # a seed with fewer proves little
-PRODUCERS, READERS = 2, 2
+READERS = 2
 LOOK_SECONDS = 0.25
 START_SECONDS, HEAL_SECONDS = 30.0, 60.0
 FINDINGS_MAX = 10
@@ -84,6 +84,7 @@ class _Run:
     def __init__(self, plan: Plan, rules: Rules) -> None:
         self.plan = plan
         self.world = world = World(plan.seed, rules=rules, disorder=plan.disorder)
+        world.network.busy_seconds = plan.busy_seconds
         self.nodes: list[SimulatedProcess] = [
             world.add_node(host_of(node_id), node_settings(node_id, plan.brokers))
             for node_id in range(1, plan.brokers + 1)
@@ -130,7 +131,7 @@ class _Run:
         """Producers, which end when told to, and readers, which go on."""
         world, workload = self.world, self.workload
         producers, readers = [], []
-        for number in range(PRODUCERS):
+        for number in range(self.plan.producers):
             client = world.add_client(f"producer-{number + 1}")
             producers.append(client.begin(workload.produce(client, world.stream(client.name))))
         for number in range(READERS):

@@ -16,11 +16,12 @@ from hightide.errors import ProtocolError
 from hightide.node.ports import Part, Receiver
 from hightide.sim.links import Link
 from hightide.storage.files import FileSlice
-from hightide.wire.framing import FrameBuffer
+from hightide.wire.framing import FrameBuffer, begins_with_produce
 
 if TYPE_CHECKING:
     from hightide.sim.loop import SimulatedHandle, SimulatedLoop
     from hightide.sim.network import SimulatedNetwork
+    from hightide.sim.turns import Turn
 
 WINDOW_BYTES = 256 * limits.KIB  # what a kernel takes from a sender before the other side has read
 SHORT_READ_CHANCE = 0.02  # how often a read ends in the middle of what has arrived
@@ -140,6 +141,7 @@ class SimulatedConnection:
         self._buffer = FrameBuffer(limits.FRAME_BYTES_MAX)
         self._received: deque[bytes | Signal] = deque()
         self._receiver: Receiver | None = None
+        self._turn: Turn | None = None
         self._out: deque[Part] = deque()
         self._buffered = 0
         self._deadline: SimulatedHandle | None = None
@@ -147,9 +149,10 @@ class SimulatedConnection:
         self._paused = self._closed = self._blocked = False
         self._corked = self._delivering = self._finishing = False
 
-    def start(self, receiver: Receiver) -> None:
-        """Begin to deliver frames."""
+    def start(self, receiver: Receiver, turn: "Turn | None" = None) -> None:
+        """Begin to deliver frames, each when it comes or with those that others bring in the same turn."""
         self._receiver = receiver
+        self._turn = turn
         self._read_soon()
 
     # ------------------------------------------------------------------ in
@@ -171,9 +174,21 @@ class SimulatedConnection:
             if self._paused and self._buffer.pending:  # more than the next request: the kernel keeps it
                 return
             self._is_reading_due = True
-            self.loop.call_soon(self._readable)
+            if self._turn is None:
+                self.loop.call_soon(self.readable)
+            else:
+                self._turn.read_soon(self)
 
-    def _readable(self) -> None:
+    @property
+    def brings_records(self) -> bool:
+        """Whether a Produce request is what comes next."""
+        if self._buffer.pending or not self._received:
+            return False
+        first = self._received[0]
+        return isinstance(first, bytes) and begins_with_produce(first)
+
+    def readable(self) -> None:
+        """The process looks at what its kernel has for it."""
         self._is_reading_due = False
         if self._closed or not self._received or (self._paused and self._buffer.pending):
             return

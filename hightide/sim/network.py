@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from random import Random
 from zlib import crc32
 
-from hightide.node.ports import Connection, Receiver
+from hightide.node.ports import Burst, Connection, Receiver
 from hightide.sim.connections import EndState, Pipe, Signal, SimulatedConnection
 from hightide.sim.links import Link
 from hightide.sim.loop import SimulatedLoop
 from hightide.sim.trace import Trace
+from hightide.sim.turns import Turn
 
 Accept = Callable[[Connection], Receiver | None]
 
@@ -28,11 +29,20 @@ RETRIES_MAX = 6  # and given up after two minutes
 class SimulatedListener:
     """`node.ports.Listener`: what connects before `start` waits."""
 
-    def __init__(self, network: "SimulatedNetwork", loop: SimulatedLoop, host: str, port: int, accept: Accept) -> None:
+    def __init__(
+        self,
+        network: "SimulatedNetwork",
+        loop: SimulatedLoop,
+        host: str,
+        port: int,
+        accept: Accept,
+        turn: Turn | None = None,
+    ) -> None:
         self.host, self.port = host, port
         self._network = network
         self._loop = loop
         self._accept = accept
+        self._turn = turn
         self._waiting: list[SimulatedConnection] = []
         self._is_started = False
 
@@ -64,7 +74,7 @@ class SimulatedListener:
         if receiver is None:
             connection.close()
         else:
-            connection.start(receiver)
+            connection.start(receiver, self._turn)
 
 
 class SimulatedNetwork:
@@ -73,6 +83,8 @@ class SimulatedNetwork:
     def __init__(self, loop: SimulatedLoop, random: Random, trace: Trace) -> None:
         self.loop = loop
         self.draw = random.random
+        self.busy_seconds = 0.0
+        """How long processes are busy at most before they look at what has come for them."""
         self._random = random
         self._trace = trace
         self._links: dict[tuple[str, str], Link] = {}
@@ -156,13 +168,15 @@ class SimulatedNetwork:
 
     # ------------------------------------------------------------------ connections
 
-    def listen(self, loop: SimulatedLoop, host: str, port: int, accept: Accept) -> SimulatedListener:
+    def listen(
+        self, loop: SimulatedLoop, host: str, port: int, accept: Accept, turn: Turn | None = None
+    ) -> SimulatedListener:
         """Bind; EADDRINUSE when somebody has it."""
         if not port:
             port = self.free_port()
         if (host, port) in self._listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), f"{host}:{port}")
-        listener = SimulatedListener(self, loop, host, port, accept)
+        listener = SimulatedListener(self, loop, host, port, accept, turn)
         self._listeners[host, port] = listener
         return listener
 
@@ -284,12 +298,17 @@ class HostNetwork:
         self._network = network
         self._loop = loop
         self._host = host
+        self._turn: Turn | None = None
+
+    def announce(self, burst: Burst) -> None:
+        """Tell it of frames that came together."""
+        self._turn = Turn(self._network, self._loop, burst)
 
     def listen(self, host: str, port: int, accept: Accept) -> SimulatedListener:
         """Bind a port of this host, which is the only one it can bind."""
         if host != self._host:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL), host)
-        return self._network.listen(self._loop, host, port, accept)
+        return self._network.listen(self._loop, host, port, accept, self._turn)
 
     async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> SimulatedConnection:
         """Connect to a host by its name."""

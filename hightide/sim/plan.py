@@ -14,6 +14,8 @@ QUIET_SHARE = 0.25  # of the periods have no fault
 FAULT_SECONDS = (0.2, 8.0)
 DISORDERS = (0.0, 0.05, 0.3, 1.0)
 BROKERS = (1, 3, 3, 3, 5)
+BUSY_SHARE, BUSY_SECONDS = 0.25, 0.02  # of the plans have processes that look at their connections only now and then,
+PRODUCERS, BUSY_PRODUCERS = 2, 6  # and many producers: what came meanwhile is served together
 FINALES = ("none", "restart", "kill", "power loss")
 
 # How often each is drawn, whatever the number of nodes: a plan of three can be shrunk to one. What makes processes die
@@ -82,6 +84,13 @@ class Plan(NamedTuple):
     """Settings of the topic."""
     partitions: int
     duration: float = DURATION_SECONDS
+    busy_seconds: float = 0.0
+    """How long processes are busy at most before they look at what has come for them."""
+
+    @property
+    def producers(self) -> int:
+        """How many there are."""
+        return BUSY_PRODUCERS if self.busy_seconds else PRODUCERS
 
     def only(self, numbers: frozenset[int]) -> "Plan":
         """The same with these faults alone."""
@@ -102,6 +111,7 @@ def make_plan(seed: int, brokers: int | None = None, duration: float = DURATION_
         _topic(random, brokers),
         random.randrange(1, 5),
         duration,
+        BUSY_SECONDS if Random(f"{seed}:busy").random() < BUSY_SHARE else 0.0,
     )
 
 

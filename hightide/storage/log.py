@@ -41,6 +41,7 @@ from hightide.wire.records import (
     MAX_TIMESTAMP_AT,
     PRODUCER_ID_AT,
     BatchHeader,
+    Buffer,
     Records,
     head_of,
     iterate_headers,
@@ -64,6 +65,22 @@ class Appended:
         self.append_time = append_time
         self.log_start = log_start
         self.duplicate = duplicate
+
+
+class _Placed:
+    """A client's batch with its offsets, until it is written."""
+
+    __slots__ = ("base", "batch", "header", "last", "length", "timestamp")
+
+    def __init__(
+        self, batch: Buffer, base: int, last: int, length: int, timestamp: int, header: BatchHeader | None
+    ) -> None:
+        self.batch = batch
+        self.base = base
+        self.last = last
+        self.length = length
+        self.timestamp = timestamp
+        self.header = header
 
 
 class Read:
@@ -270,6 +287,81 @@ class Log:
             self.unsynced_since_ms = now_ms
         append_time = timestamp if self._policy.append_time else NO_TIMESTAMP
         return Appended(base, last, append_time, self.start, False)
+
+    def append_run(self, batches: list[Records], first: int, leader_epoch: int, now_ms: int) -> list[Appended]:
+        """Append clients' batches, from the `first` on, as far as one write can take them.
+
+        Each as `append_as_leader` would; it ends before the one that can't go with the others. That one may need a new
+        segment, be a duplicate or bad, or follow on another of its producer here: it needs `append_as_leader`, which
+        says so. None when the write fails, for the same reason: a full disk may have room for one.
+        """
+        segment = self._segments.active
+        size = segment.size
+        if self.failure is not None or not size or leader_epoch != self.epochs.latest:
+            return []
+        base = self.end
+        run: list[_Placed] = []
+        producer_ids: set[int] = set()
+        for at in range(first, len(batches)):
+            piece = self._placed_behind(batches[at], base, leader_epoch, now_ms, producer_ids)
+            if (
+                piece is None
+                or size + piece.length > self._segment_bytes
+                or piece.timestamp > segment.roll_after_ms
+                or piece.timestamp < 0
+                or piece.last > segment.last_offset_max
+            ):
+                break
+            run.append(piece)
+            base = piece.last + 1
+            size += piece.length
+        if not run:
+            return []
+        if size > segment.room_end:
+            segment.make_room(size - segment.size, self._segment_bytes)
+        try:
+            segment.file.write_at(b"".join([piece.batch for piece in run]), segment.size)
+        except OSError as error:
+            try:
+                self._append_failed(error)
+            except StorageError:
+                return []
+        return self._published(segment, run, now_ms)
+
+    def _placed_behind(
+        self, data: Records, base: int, leader_epoch: int, now_ms: int, producer_ids: set[int]
+    ) -> "_Placed | None":
+        """A client's batch as it follows on others that are not written yet; None when it must not."""
+        header: BatchHeader | None = None
+        try:
+            batch = validate_for_produce(data, self._policy, now_ms)
+            head = head_of(batch)
+            producer_id: int = read_i64_be(head, PRODUCER_ID_AT)
+            if producer_id >= 0:
+                header = read_header(head)
+                if producer_id in producer_ids or self.producers.check(header, now_ms) is not None:
+                    return None
+                producer_ids.add(producer_id)
+        except ApiError:
+            return None
+        delta: int = read_i32_be(head, LAST_OFFSET_DELTA_AT)
+        timestamp: int = read_i64_be(head, MAX_TIMESTAMP_AT)
+        return _Placed(placed(batch, base, leader_epoch), base, base + delta, len(batch), timestamp, header)
+
+    def _published(self, segment: Segment, run: "list[_Placed]", now_ms: int) -> list[Appended]:
+        """The run is written: let everyone know (R11)."""
+        start, has_append_time = self.start, self._policy.append_time
+        appended: list[Appended] = []
+        for piece in run:
+            segment.note(piece.base, piece.last, piece.length, piece.timestamp, self._index_interval_bytes)
+            if piece.header is not None:
+                self.producers.apply(piece.header, piece.base, piece.timestamp)
+            append_time = piece.timestamp if has_append_time else NO_TIMESTAMP
+            appended.append(Appended(piece.base, piece.last, append_time, start, False))
+        self.end = segment.end
+        if self.unsynced_since_ms < 0:
+            self.unsynced_since_ms = now_ms
+        return appended
 
     def append_own(self, data: memoryview, leader_epoch: int, now_ms: int) -> Appended:
         """Append what the broker itself wrote: several batches and control batches are allowed; patched in place."""

@@ -188,6 +188,11 @@ class FrameBuffer:
             self.release()
 
 
+def begins_with_produce(data: bytes) -> bool:
+    """Whether the first of the frames in `data`, lengths included, is a Produce request (API key 0)."""
+    return len(data) > LENGTH_BYTES + 1 and data[LENGTH_BYTES] == 0 and data[LENGTH_BYTES + 1] == 0
+
+
 def checked_length(length: int, limit: int) -> int:
     """The length of a frame; ProtocolError for one that is not allowed."""
     if not 0 <= length <= limit:

@@ -17,7 +17,7 @@ from hightide.limits import (
     SMALL_FRAME_BYTES_MAX,
     SMALL_READS_MIN,
 )
-from hightide.runtime.connections import PATIENT_CONNECTIONS_MAX, SocketConnection, Turn
+from hightide.runtime.connections import PATIENT_CONNECTIONS_MAX, WAITING_CONNECTIONS_MAX, SocketConnection, Turn
 from hightide.runtime.network import SocketNetwork
 from hightide.wire.framing import KEPT_BYTES_MAX, Frame
 
@@ -56,7 +56,7 @@ def turn(loop: asyncio.AbstractEventLoop, times: int = 1) -> None:
 
 
 def connected(
-    loop: asyncio.AbstractEventLoop, peer_buffer: int = 4 << 20
+    loop: asyncio.AbstractEventLoop, peer_buffer: int = 4 << 20, network: SocketNetwork | None = None
 ) -> tuple[SocketConnection, Frames, socket.socket]:
     listening = socket.create_server(("127.0.0.1", 0))
     peer = socket.socket()
@@ -65,7 +65,7 @@ def connected(
     peer.setblocking(False)
     ours, _ = listening.accept()
     listening.close()
-    connection = SocketNetwork(loop).wrap(ours, "peer:1")
+    connection = (network or SocketNetwork(loop)).wrap(ours, "peer:1")
     frames = Frames()
     frames.connection = connection
     connection.start(frames)
@@ -187,6 +187,141 @@ def test_whoever_is_answered_alone_may_run_first(
         connection.close()
         theirs.close()
     turn(loop)
+
+
+class NotedBurst:
+    """Notes when frames came together, among what their receivers note."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def begin(self) -> None:
+        self.notes.append("begin")
+
+    def settle(self) -> None:
+        self.notes.append("settle")
+
+    def end(self) -> None:
+        self.notes.append("end")
+
+
+class NotedFrames(Frames):
+    def __init__(self, name: str, burst: NotedBurst) -> None:
+        super().__init__()
+        self._name = name
+        self._burst = burst
+        self.closes: SocketConnection | None = None
+
+    def frame(self, data: Frame) -> None:
+        self._burst.notes.append(f"{self._name}: {bytes(data[2:]).decode()}")
+        if self.closes is not None:
+            self.closes.close()
+
+
+def request(api_key: int, name: str) -> bytes:
+    return (2 + len(name)).to_bytes(4) + api_key.to_bytes(2) + name.encode()
+
+
+class Several:
+    """Connections of one network that tells of frames that come together; closed at the end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
+        network = SocketNetwork(loop)
+        self.burst = NotedBurst()
+        network.announce(self.burst)
+        self.connections: list[SocketConnection] = []
+        self.receivers = [NotedFrames(str(number), self.burst) for number in range(count)]
+        self._peers: list[socket.socket] = []
+        self._loop = loop
+        for receiver in self.receivers:
+            connection, _, peer = connected(loop, network=network)
+            connection.start(receiver)
+            self.connections.append(connection)
+            self._peers.append(peer)
+
+    def __enter__(self) -> "Several":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection, peer in zip(self.connections, self._peers, strict=True):
+            connection.close()
+            peer.close()
+        turn(self._loop)
+
+    def send(self, number: int, data: bytes) -> None:
+        """Let it arrive, and the loop see it."""
+        self._peers[number].send(data)
+        self.connections[number]._readable()
+
+    @property
+    def frames(self) -> list[str]:
+        return [note for note in self.burst.notes if ":" in note]
+
+
+def test_small_requests_are_handed_over_together_those_with_records_first(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 3) as several:
+        several.send(0, request(1, "fetch"))
+        several.send(1, request(0, "one") + request(0, "two"))
+        several.send(2, request(0, "three"))
+        assert several.burst.notes == [], "the turn has not ended"
+        turn(loop)
+        assert several.burst.notes == ["begin", "1: one", "1: two", "2: three", "settle", "0: fetch", "end"]
+
+
+def test_what_comes_later_in_the_turn_stays_behind(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 1) as several:
+        for name in ("one", "two", "three"):
+            several.send(0, request(0, name))
+        turn(loop)
+        assert several.frames == ["0: one", "0: two", "0: three"]
+
+
+def test_nothing_is_handed_over_for_a_connection_that_another_one_closed(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 2) as several:
+        several.receivers[0].closes = several.connections[1]
+        several.send(0, request(0, "x"))
+        several.send(1, request(0, "x"))
+        turn(loop)
+        assert several.burst.notes == ["begin", "0: x", "settle", "end"]
+
+
+def test_part_of_a_request_waits_for_its_rest(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 1) as several:
+        whole = request(0, "one") + request(0, "two")
+        for piece in (whole[:3], whole[3:12], whole[12:]):
+            several.send(0, piece)
+            turn(loop)
+        assert several.frames == ["0: one", "0: two"]
+
+
+def test_many_connections_do_not_wait_for_all_of_them(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, WAITING_CONNECTIONS_MAX + 1) as several:
+        for number in range(WAITING_CONNECTIONS_MAX + 1):
+            several.send(number, request(0, "x"))
+        assert len(several.frames) == WAITING_CONNECTIONS_MAX
+        turn(loop)
+        assert len(several.frames) == WAITING_CONNECTIONS_MAX + 1
+
+
+def test_answers_of_brokers_are_handed_over_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    """They are no requests: records that a follower receives are not put aside."""
+    with Several(loop, 1) as several:
+        several.connections[0].gather()
+        several.send(0, request(0, "answer"))
+        assert several.burst.notes == ["0: answer"]
+
+
+def test_nobody_is_given_way_to_who_got_no_answer(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that waits for followers: they are to be told of it now."""
+    own, gave_way = threading.get_ident(), list[int]()
+    monkeypatch.setattr(os, "sched_yield", lambda: gave_way.append(threading.get_ident()), raising=False)
+    with Several(loop, 1) as several:
+        several.send(0, request(0, "x"))
+        turn(loop)
+        assert several.frames == ["0: x"]
+    assert own not in gave_way
 
 
 @pytest.mark.parametrize("length", [-1, FRAME_BYTES_MAX + 1])

@@ -255,3 +255,57 @@ def test_a_power_loss_while_the_topic_id_is_stored_leaves_nothing_that_could_be_
         (entry,) = again.directory.partitions.list()
         assert entry.topic_id == ORDERS_ID
         assert PARTITION_METADATA_FILE in again.disk.list(f"{DATA}/orders-0")
+
+
+# The same where several clients' batches are written at once.
+
+
+def producers_known(machine: Machine) -> list[int]:
+    return sorted(state.producer_id for state in machine.log.producers.active)
+
+
+def test_batches_that_do_not_fit_together_are_looked_at_one_by_one() -> None:
+    """R10: nothing of a write that failed is there, and what fits alone may follow."""
+    machine = Machine()
+    machine.boot()
+    machine.append(2)
+    machine.commit()
+    batches = [bytes(machine.batch(producer_id=number)) for number in (8, 9, 10)]
+    machine.disk.capacity = machine.disk.used_bytes() + len(batches[0]) + 10
+    before = machine.disk.image()
+    assert machine.log.append_run(list(batches), 0, machine.epoch, NOW) == []
+    assert machine.disk.image() == before
+    assert machine.log.failure is None
+    assert (machine.log.end, producers_known(machine)) == (2, [7])
+    assert machine.log.append_as_leader(batches[0], machine.epoch, NOW).base_offset == 2
+    with pytest.raises(DiskFullError):
+        machine.log.append_as_leader(batches[1], machine.epoch, NOW)
+    assert (machine.log.end, producers_known(machine)) == (3, [7, 8])
+
+
+def test_a_failed_write_of_several_batches_closes_the_log_and_nobody_learns_of_them() -> None:
+    """R10 and R11: their producers may send them again, to another leader or another life of this one."""
+    machine = Machine()
+    machine.boot()
+    machine.append(2)
+    batches = [bytes(machine.batch(producer_id=number)) for number in (8, 9, 10)]
+    machine.disk.fail("write", "*.log", code=errno.EIO, keep=50)
+    assert machine.log.append_run(list(batches), 0, machine.epoch, NOW) == []
+    assert machine.log.failure is not None
+    assert (machine.log.end, producers_known(machine)) == (2, [7])
+    assert machine.log.append_run(list(batches), 0, machine.epoch, NOW) == [], "it stays closed"
+    with pytest.raises(StorageError):
+        machine.log.append_as_leader(batches[0], machine.epoch, NOW)
+    machine.disk.kill()
+    assert reopened(machine).violations() == []
+
+
+def test_a_leader_that_another_one_followed_appends_nothing_together() -> None:
+    machine = Machine()
+    machine.boot()
+    machine.append(2)
+    machine.new_epoch()
+    batches = [bytes(machine.batch(producer_id=number)) for number in (8, 9)]
+    assert machine.log.append_run(list(batches), 0, machine.epoch - 1, NOW) == []
+    assert machine.log.end == 2
+    assert len(machine.log.append_run(list(batches), 0, machine.epoch, NOW)) == 2

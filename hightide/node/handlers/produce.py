@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from hightide.errors import ApiError, ErrorCode, InvalidRecordsError
 from hightide.node import refusals
+from hightide.node.bursts import Produced
 from hightide.node.ports import Part
-from hightide.node.sessions import NO_ANSWER, PARKED
+from hightide.node.sessions import NO_ANSWER, PARKED, PUT_ASIDE
 from hightide.wire.produce import (
     ZSTD_FROM,
     PartitionResult,
@@ -60,21 +61,18 @@ def _handle_one(node: "Node", request: "Request", produce: SingleProduce) -> Seq
     """The ordinary request, one partition, without the objects that several need."""
     acks, timeout_ms, topic, index, start, end = produce
     data, head = request.data, request.head
-    records = head[start:end] if head is data else data[start:end]
-    try:
-        partition, appended = _append(node, request, topic, index, acks, records)
-    except ApiError as error:
-        result = PartitionResult(index)
-        fail(node, result, error, topic)
-        return _answer(request, acks, [(topic, [result])])
-    if acks == ALL and partition.must_wait(appended):
-        parked = ParkedSingle(node, request, topic, index, appended)
-        partition.wait_for(appended.last_offset + 1, parked, index)
-        parked.deadline_slot = node.deadlines.add(parked, max(0, timeout_ms) / 1000)
-        return PARKED
-    if acks == NONE:
-        return NO_ANSWER
-    return [_appended_frame(request, topic, index, appended)]
+    if head is not data:
+        return SinglePartition(node, request, acks, timeout_ms, topic, index, data[start:end]).handle()
+    one = SinglePartition(node, request, acks, timeout_ms, topic, index, head[start:end])
+    burst = node.burst
+    session = request.session
+    if burst.is_open and session.may_put_aside and not session.refused:
+        table = session.partitions.get(topic)
+        partition = None if table is None else table.get(index)
+        if partition is not None and one.may_be_put_aside():
+            burst.put_aside(partition, one)
+            return PUT_ASIDE
+    return one.handle()
 
 
 def _handle_many(node: "Node", request: "Request", produce: Produce) -> Sequence[Part] | None:
@@ -182,19 +180,85 @@ def _appended_frame(request: "Request", topic: str | bytes, index: int, appended
     )  # fmt: skip
 
 
-class ParkedSingle:
-    """An acks=all request for one partition that waits for its commit, or for its time-out."""
+class SinglePartition(Produced):
+    """A request for one partition: until it is appended, and with acks=all until it is committed or its time is up."""
 
-    __slots__ = ("_appended", "_index", "_is_answered", "_node", "_request", "_topic", "deadline_slot")
+    __slots__ = (
+        "_acks", "_appended", "_index", "_is_answered", "_node", "_request", "_timeout_ms", "_topic", "deadline_slot",
+    )  # fmt: skip
 
-    def __init__(self, node: "Node", request: "Request", topic: str | bytes, index: int, appended: "Appended") -> None:
+    def __init__(
+        self,
+        node: "Node",
+        request: "Request",
+        acks: int,
+        timeout_ms: int,
+        topic: str | bytes,
+        index: int,
+        records: Records,
+    ) -> None:
+        super().__init__(records)
         self._node = node
         self._request = request
+        self._acks = acks
+        self._timeout_ms = timeout_ms
         self._topic = topic
         self._index = index
-        self._appended = appended
+        self._appended: Appended | None = None
         self._is_answered = False
         self.deadline_slot = -1
+
+    def handle(self) -> Sequence[Part] | None:
+        """Append it alone; what a handler returns."""
+        topic, index, acks = self._topic, self._index, self._acks
+        try:
+            partition, appended = _append(self._node, self._request, topic, index, acks, self.records)
+        except ApiError as error:
+            result = PartitionResult(index)
+            fail(self._node, result, error, topic)
+            return _answer(self._request, acks, [(topic, [result])])
+        return self._answered(partition, appended)
+
+    def _answered(self, partition: "Partition", appended: "Appended") -> Sequence[Part] | None:
+        self.records = b""
+        if self._acks == ALL and partition.must_wait(appended):
+            self._appended = appended
+            partition.wait_for(appended.last_offset + 1, self, self._index)
+            self.deadline_slot = self._node.deadlines.add(self, max(0, self._timeout_ms) / 1000)
+            return PARKED
+        if self._acks == NONE:
+            return NO_ANSWER
+        return [_appended_frame(self._request, self._topic, self._index, appended)]
+
+    # ------------------------------------------------------------------ with others
+
+    def may_be_put_aside(self) -> bool:
+        """Whether nothing in it speaks against it; what is odd is looked at alone."""
+        records = self.records
+        if len(records) <= _ATTRIBUTES or records[_ATTRIBUTES] & _TRANSACTIONAL:
+            return False
+        return self._request.version >= ZSTD_FROM
+
+    def append(self) -> None:
+        """Append it alone and answer, or say why not."""
+        try:
+            self._request.conclude(self.handle())
+        except Exception:
+            self.give_up()
+
+    def appended(self, partition: "Partition", appended: "Appended") -> None:
+        """It was appended with others: answer, or wait for the commit."""
+        try:
+            self._request.session.stats.produced_bytes += len(self.records)
+            self._request.conclude(self._answered(partition, appended))
+        except Exception:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """A bug of ours, which is being handled: nobody can tell what became of the batch."""
+        self._request.session.fail()
+
+    # ------------------------------------------------------------------ waiting
 
     def committed(self, number: int) -> None:  # noqa: ARG002
         """The batch is committed."""
@@ -202,8 +266,10 @@ class ParkedSingle:
             return
         self._is_answered = True
         self._node.deadlines.remove(self, self.deadline_slot)
+        appended = self._appended
+        assert appended is not None
         request = self._request
-        request.answer([_appended_frame(request, self._topic, self._index, self._appended)])
+        request.answer([_appended_frame(request, self._topic, self._index, appended)])
 
     def failed(self, number: int, code: ErrorCode) -> None:
         """The batch will not be committed here."""
