@@ -33,9 +33,7 @@ log = logging.getLogger("hightide.sessions")
 _HEADER_BYTES: Final = 10  # api key, version, correlation id, length of the client id
 _CLIENT_ID_LENGTH_AT: Final = 8
 PARKED: None = None  # what a handler returns when the answer comes later, through `Request.answer`
-PUT_ASIDE: tuple[Part, ...] = (
-    b"",
-)  # the same through `Request.conclude`, before another one of the session is handled
+PUT_ASIDE: tuple[Part, ...] = (b"",)  # the same, through `Request.conclude` and before its session's next request
 NO_ANSWER: tuple[Part, ...] = ()  # acks=0
 
 

@@ -7,6 +7,7 @@ frame limit, all of them together by `LargeRequests`, the output by `OUTPUT_BUFF
 """
 
 import asyncio
+import logging
 import os
 import socket
 from collections import deque
@@ -21,6 +22,8 @@ from hightide.node.ports import Burst, Part, Receiver
 from hightide.runtime.large_requests import LargeRequests
 from hightide.storage.files import FileSlice
 from hightide.wire.framing import LENGTH_BYTES, FrameBuffer, NoRoomError, begins_with_produce, checked_length
+
+log = logging.getLogger("hightide.connections")
 
 WAITING_PARTS_MAX: Final = 256  # answers of one connection that leave together at a turn's end: more would only wait
 WAITING_BYTES_MAX: Final = 256 * limits.KIB
@@ -153,8 +156,13 @@ class SocketConnection:
     def deliver_now(self) -> None:
         """The turn ends: hand over what it brought."""
         data, self._received = self._received, b""
-        if not self._closed:
+        if self._closed:
+            return
+        try:
             self._deliver_small(data)
+        except Exception:  # a bug of ours: the others of this turn get what is theirs
+            log.exception("closed %s after an unexpected error", self.peer)
+            self.close()
 
     def _deliver_small(self, data: bytes) -> None:
         """Hand over what came in one short receive; what is no whole frame yet, or not wanted yet, is buffered."""
@@ -461,9 +469,9 @@ class Turn:
             self._send()
 
     def _end(self) -> None:
-        self._is_due = False
         if self._producing or self._asking:
             self.deliver()
+        self._is_due = False  # not before: the answers given just now leave with this end, and need no other
         answered = len(self._sending)
         self._send()
         if _CAN_GIVE_WAY and 0 < answered <= PATIENT_CONNECTIONS_MAX:
@@ -476,14 +484,12 @@ class Turn:
         producing, self._producing = self._producing, []
         asking, self._asking = self._asking, []
         burst.begin()
-        try:
-            for connection in producing:
-                connection.deliver_now()
-            burst.settle()
-            for connection in asking:
-                connection.deliver_now()
-        finally:
-            burst.end()
+        for connection in producing:
+            connection.deliver_now()
+        burst.settle()
+        for connection in asking:
+            connection.deliver_now()
+        burst.end()
 
     def _send(self) -> None:
         sending, self._sending = self._sending, []

@@ -211,9 +211,15 @@ class NotedFrames(Frames):
         self._name = name
         self._burst = burst
         self.closes: SocketConnection | None = None
+        self.answers: SocketConnection | None = None
+        self.has_a_bug = False
 
     def frame(self, data: Frame) -> None:
+        if self.has_a_bug:
+            raise RuntimeError("a bug")
         self._burst.notes.append(f"{self._name}: {bytes(data[2:]).decode()}")
+        if self.answers is not None:
+            self.answers.send([b"answer"])
         if self.closes is not None:
             self.closes.close()
 
@@ -231,26 +237,26 @@ class Several:
         network.announce(self.burst)
         self.connections: list[SocketConnection] = []
         self.receivers = [NotedFrames(str(number), self.burst) for number in range(count)]
-        self._peers: list[socket.socket] = []
+        self.peers: list[socket.socket] = []
         self._loop = loop
         for receiver in self.receivers:
             connection, _, peer = connected(loop, network=network)
             connection.start(receiver)
             self.connections.append(connection)
-            self._peers.append(peer)
+            self.peers.append(peer)
 
     def __enter__(self) -> "Several":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for connection, peer in zip(self.connections, self._peers, strict=True):
+        for connection, peer in zip(self.connections, self.peers, strict=True):
             connection.close()
             peer.close()
         turn(self._loop)
 
     def send(self, number: int, data: bytes) -> None:
         """Let it arrive, and the loop see it."""
-        self._peers[number].send(data)
+        self.peers[number].send(data)
         self.connections[number]._readable()
 
     @property
@@ -301,6 +307,35 @@ def test_many_connections_do_not_wait_for_all_of_them(loop: asyncio.AbstractEven
         assert len(several.frames) == WAITING_CONNECTIONS_MAX
         turn(loop)
         assert len(several.frames) == WAITING_CONNECTIONS_MAX + 1
+
+
+def test_a_bug_costs_nobody_else_a_request(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
+    with Several(loop, 3) as several:
+        several.receivers[0].has_a_bug = True
+        for number in range(3):
+            several.send(number, request(0, "x"))
+        turn(loop, 2)
+        assert several.frames == ["1: x", "2: x"]
+        assert several.burst.notes[-1] == "end"
+        assert several.receivers[0].is_closed
+        assert "a bug" in caplog.text
+
+
+def test_requests_and_their_answers_are_one_turn(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second end would make the loop look at its sockets once more for nothing."""
+    with Several(loop, 2) as several:
+        called: list[object] = []
+        soon = loop.call_soon
+        monkeypatch.setattr(loop, "call_soon", lambda *given: (called.append(given[0]), soon(*given))[1])
+        for receiver, connection in zip(several.receivers, several.connections, strict=True):
+            receiver.answers = connection
+        several.send(0, request(0, "x"))
+        several.send(1, request(1, "x"))
+        turn(loop, 2)
+        assert [peer.recv(100) for peer in several.peers] == [b"answer"] * 2
+        assert len([each for each in called if each != loop.stop]) == 1
 
 
 def test_answers_of_brokers_are_handed_over_at_once(loop: asyncio.AbstractEventLoop) -> None:

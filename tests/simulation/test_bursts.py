@@ -286,6 +286,26 @@ def test_a_full_disk_refuses_those_that_do_not_fit() -> None:
     run(scenario())
 
 
+def test_after_a_bug_nobody_is_told_anything_and_the_broker_goes_on() -> None:
+    async def scenario() -> None:
+        async with SeveralClients(3) as several:
+            write = several.disk.write
+
+            def broken(content: Any, path: str, data: bytes, position: int) -> None:
+                raise RuntimeError("a bug")
+
+            several.disk.write = broken  # type: ignore[method-assign]
+            several.send([framed(produce("t", [b"%d" % number])) for number in range(3)])
+            assert [await client.replies.get() for client in several.clients] == [None] * 3, "hung up"
+            assert several.node.stats.unexpected_errors == 3
+            several.disk.write = write  # type: ignore[method-assign]
+            answer = await several.broker.call(produce("t", [b"next"]), VERSION)
+            assert answer.responses[0].partition_responses[0].base_offset == 1
+            assert await several.stored() == [b"first", b"next"]
+
+    run(scenario())
+
+
 def test_nobody_is_acknowledged_before_the_sync() -> None:
     """R4 and R11: all of them wait for it."""
 
