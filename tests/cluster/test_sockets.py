@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -328,7 +328,12 @@ def test_requests_and_their_answers_are_one_turn(
     with Several(loop, 2) as several:
         called: list[object] = []
         soon = loop.call_soon
-        monkeypatch.setattr(loop, "call_soon", lambda *given: (called.append(given[0]), soon(*given))[1])
+
+        def noted(callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+            called.append(callback)
+            return soon(callback, *args)
+
+        monkeypatch.setattr(loop, "call_soon", noted)
         for receiver, connection in zip(several.receivers, several.connections, strict=True):
             receiver.answers = connection
         several.send(0, request(0, "x"))
