@@ -1,4 +1,5 @@
-/* Sends one prepared request again and again over many connections, one outstanding on each, and times the answers.
+/* Sends one prepared request, small or large, again and again over many connections, one outstanding on each, and times
+ * the answers.
  *
  *   request_sender PORT CONNECTIONS REQUESTS WARMUP FRAME_FILE ERROR_POSITION PIDS
  *
@@ -22,13 +23,14 @@
 #include <unistd.h>
 
 #define ANSWER_MAX 4096
-#define FRAME_MAX 65536
+#define FRAME_MAX (2 << 20)
 #define SILENCE_MS 10000
 
 typedef struct {
     int fd;
-    size_t received;
+    size_t sent, received;
     double sent_at;
+    int waits_to_send;
     unsigned char answer[ANSWER_MAX];
 } connection_t;
 
@@ -76,11 +78,34 @@ static void open_connection(connection_t *connection, int port, int epoll) {
         fail("epoll_ctl", strerror(errno));
 }
 
-static void send_request(connection_t *connection) {
-    connection->received = 0;
+/* Wait for room to send, or for an answer. */
+static void watch(connection_t *connection, int epoll, int for_room) {
+    if (connection->waits_to_send == for_room)
+        return;
+    connection->waits_to_send = for_room;
+    struct epoll_event event = {.events = for_room ? EPOLLOUT : EPOLLIN, .data.ptr = connection};
+    if (epoll_ctl(epoll, EPOLL_CTL_MOD, connection->fd, &event))
+        fail("epoll_ctl", strerror(errno));
+}
+
+/* Send what the socket takes; the rest when it has room again. */
+static void send_more(connection_t *connection, int epoll) {
+    while (connection->sent < frame_bytes) {
+        ssize_t count = send(connection->fd, frame + connection->sent, frame_bytes - connection->sent, MSG_NOSIGNAL);
+        if (count < 0 && errno == EAGAIN)
+            break;
+        if (count < 0 && errno != EINTR)
+            fail("send", strerror(errno));
+        if (count > 0)
+            connection->sent += (size_t)count;
+    }
+    watch(connection, epoll, connection->sent < frame_bytes);
+}
+
+static void send_request(connection_t *connection, int epoll) {
+    connection->sent = connection->received = 0;
     connection->sent_at = seconds(CLOCK_MONOTONIC);
-    if (send(connection->fd, frame, frame_bytes, MSG_NOSIGNAL) != (ssize_t)frame_bytes)
-        fail("send", strerror(errno)); /* one small request outstanding always fits the socket's buffer */
+    send_more(connection, epoll);
 }
 
 /* 1 when a whole answer is here. */
@@ -142,7 +167,7 @@ int main(int argc, char **argv) {
     long total = warmup + requests, sent = 0, answered = 0;
     double started = 0, server_cpu = 0, client_cpu = 0, now = 0;
     for (int i = 0; i < connections && sent < total; i++, sent++)
-        send_request(&all[i]);
+        send_request(&all[i], epoll);
     struct epoll_event events[256];
     while (answered < total) {
         int ready = epoll_wait(epoll, events, 256, SILENCE_MS);
@@ -152,6 +177,10 @@ int main(int argc, char **argv) {
             fail("epoll_wait", strerror(errno));
         for (int i = 0; i < ready && answered < total; i++) {
             connection_t *connection = events[i].data.ptr;
+            if (connection->waits_to_send) {
+                send_more(connection, epoll);
+                continue;
+            }
             if (!receive(connection, error_position))
                 continue;
             now = seconds(CLOCK_MONOTONIC);
@@ -164,7 +193,7 @@ int main(int argc, char **argv) {
             }
             if (sent < total) {
                 sent++;
-                send_request(connection);
+                send_request(connection, epoll);
             }
         }
     }

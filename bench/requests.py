@@ -50,10 +50,10 @@ def request_frame(message: ApiMessage, version: int) -> bytes:
     return bytes(out)
 
 
-def produce_frame(topic: str, acks: int, value_bytes: int) -> bytes:
-    """A Produce request with one record for partition 0."""
+def produce_frame(topic: str, acks: int, value_bytes: int, records: int = 1) -> bytes:
+    """A Produce request with one batch for partition 0."""
     now_ms = time.time_ns() // 1_000_000
-    batch = build_batch([Record(NO_OFFSET, now_ms, None, b"v" * value_bytes, [])])
+    batch = build_batch([Record(NO_OFFSET, now_ms, None, b"v" * value_bytes, []) for _ in range(records)])
     partition = PartitionProduceData(index=0, records=memoryview(batch))
     topics = [TopicProduceData(name=topic, partition_data=[partition])]
     request = ProduceRequest(acks=acks, timeout_ms=int(TIMEOUT_SECONDS * 1000), topic_data=topics)

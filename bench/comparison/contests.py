@@ -14,6 +14,7 @@ from bench.trials import REFERENCE_DRIFT_MAX, SPREAD_MAX, Figure, Goal, Refusal,
 HIGHTIDE, KAFKA = "hightide", "Kafka"
 HIGHTIDE_FSYNC, KAFKA_FSYNC = "hightide fsync", "Kafka fsync"
 MOCK, FLOOR = "client's mock", "floor"
+RUNS_OF_DOUBT = 5  # where some runs reach a goal and some do not
 TAIL_SPREAD_MAX = 0.60  # a 99th percentile, or a start, is decided by few events
 
 
@@ -120,6 +121,12 @@ class Contest:
             line.failure = reason
 
     def settled(self, runs_needed: int) -> bool:
-        """Whether every line with a goal has its figure, or the first where none has a goal."""
+        """Whether every line with a goal has its figure beyond doubt, or the first has one where none has a goal."""
         awaited = [line for line in self.lines if line.goal is not None] or self.lines[:1]
-        return all(isinstance(line.verdict(runs_needed), Figure) for line in awaited)
+        return all(_is_settled(line.goal, line.verdict(runs_needed)) for line in awaited)
+
+
+def _is_settled(goal: Goal | None, found: Figure | Refusal) -> bool:
+    if isinstance(found, Refusal):
+        return False
+    return goal is None or goal.reached(found.low) == goal.reached(found.high) or found.runs >= RUNS_OF_DOUBT

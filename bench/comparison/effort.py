@@ -21,7 +21,7 @@ class Effort:
     rounds: int = 3
     rounds_max: int = 12
     runs_needed: int = 3
-    extra_seconds: float = 900.0  # for rounds beyond `rounds`, altogether
+    extra_seconds: float = 1_200.0  # for rounds beyond `rounds`, altogether
     warmup_seconds: Mapping[str, tuple[float, float]] = field(default_factory=lambda: WARMUP_SECONDS)
     latency_seconds: float = 4.0
     latency_warmup_seconds: float = 1.0

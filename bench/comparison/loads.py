@@ -148,8 +148,9 @@ class Loads:
         warmup = max(count // 10, 2 * connections)
         with arena.topic(cluster, partitions, durability) as topic:
             self.touch(0)
+            frame = requests.produce_frame(topic, ACKS_ALL_CODE, value_bytes=100)
             with machine.watch(arena.pids) as seen:
-                result = self._send(cluster, topic, connections, count, warmup)
+                result = self._send(cluster, topic, connections, count, warmup, frame)
             memory = resident_mb(cluster)
             admin.expect_records(cluster, topic, count + warmup)
         figures = {
@@ -161,11 +162,37 @@ class Loads:
         }
         return Run(figures, seen.disturbance)
 
-    def _send(self, cluster: Cluster, topic: str, connections: int, count: int, warmup: int) -> dict[str, Any]:
-        frame = self.effort.directory / "request.bin"
-        frame.write_bytes(requests.produce_frame(topic, ACKS_ALL_CODE, value_bytes=100))
+    def ready_batches(self, arena: Arena, system: str, connections: int, count: int, batch: tuple[int, int]) -> Run:
+        """Whole batches that were made before, so that the client does nothing but send: what a broker takes by itself.
+
+        `batch` is how many records it has and how large each is.
+        """
+        cluster = arena.cluster(system)
+        records, record_bytes = batch
+        megabytes = records * record_bytes / MB
+        warmup = max(count // 10, 2 * connections)
+        with arena.topic(cluster, 1, PAGE_CACHE) as topic:
+            frame = requests.produce_frame(topic, ACKS_ALL_CODE, record_bytes, records)
+            self.touch(round((count + warmup) * megabytes))
+            with machine.watch(arena.pids) as seen:
+                result = self._send(cluster, topic, connections, count, warmup, frame)
+            memory = resident_mb(cluster)
+            admin.expect_records(cluster, topic, (count + warmup) * records)
+        figures = {
+            "mb_s": count * megabytes / result["seconds"],
+            "cpu_ms_mb": result["server_cpu_seconds"] * 1e3 / (count * megabytes),
+            "client_ms_mb": result["client_cpu_seconds"] * 1e3 / (count * megabytes),
+            "rss_mb": memory,
+        }
+        return Run(figures, seen.disturbance)
+
+    def _send(
+        self, cluster: Cluster, topic: str, connections: int, count: int, warmup: int, frame: bytes
+    ) -> dict[str, Any]:
+        path = self.effort.directory / "request.bin"
+        path.write_bytes(frame)
         return run_program(
-            self._sender, admin.leader_of(cluster, topic).port, connections, count, warmup, frame,
+            self._sender, admin.leader_of(cluster, topic).port, connections, count, warmup, path,
             requests.error_position(topic), _listed(cluster.pids),
         )  # fmt: skip
 
@@ -249,7 +276,8 @@ class Loads:
             admin.expect_records(cluster, topic, large.messages + small.messages)
             everything = Produce(large.messages + small.messages, 1024, "all", warmup_messages=0)
             self._consume(cluster, topic, everything)
-            self._send(cluster, topic, 50, amount(12_000, at_least=100), 100)
+            frame = requests.produce_frame(topic, ACKS_ALL_CODE, value_bytes=100)
+            self._send(cluster, topic, 50, amount(12_000, at_least=100), 100, frame)
         with arena.topic(cluster, 1, PAGE_CACHE, leader=leader) as topic:
             self.send_at_rate(cluster.bootstrap, topic, 3_000, "all", [], seconds=self.effort.latency_seconds / 5)
 

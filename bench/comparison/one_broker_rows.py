@@ -19,6 +19,8 @@ BATCH_MESSAGES = 16  # of the partition curve: batches of 16 KiB, whether they g
 MESSAGES = {(LARGE, "none"): 500_000, (LARGE, "lz4"): 300_000, (SMALL, "none"): 2_500_000, (SMALL, "lz4"): 2_500_000}
 FIRST_BATCHES = 6  # of each partition, before the clock starts: Kafka writes the first at a fiftieth of its speed
 CURVE_MESSAGES = 100_000
+READY_BATCHES, READY_CONNECTIONS = 1_500, 4  # of a MB each; with more connections neither system takes more
+READY_RECORDS = 1_000
 REQUESTS = {1: 6_000, 10: 20_000}
 REQUESTS_OF_MANY = 40_000
 
@@ -35,6 +37,7 @@ def one_broker_contests(loads: Loads, arena: Arena) -> list[Contest]:
                 contests += [
                     _produce(loads, arena, message_bytes, codec, partitions, acks) for acks in ACKS[partitions]
                 ]
+    contests.append(_ready_batches(loads, arena))
     contests += [_consume(loads, arena, message_bytes) for message_bytes in (LARGE, SMALL)]
     contests += [_requests(loads, arena, connections) for connections in CONNECTIONS]
     contests += [_latency(loads, arena, rate) for rate in RATES]
@@ -86,6 +89,19 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
         of_ceiling = f"{title}: of the client's ceiling"
         lines.append(Line(of_ceiling, figure, unit, (HIGHTIDE, MOCK), ceiling_goal, plotted=False))
         lines.append(Line(of_ceiling, figure, unit, (KAFKA, MOCK), plotted=False))
+    return Contest("produce", title, runners, lines)
+
+
+def _ready_batches(loads: Loads, arena: Arena) -> Contest:
+    count = loads.effort.amount(READY_BATCHES, at_least=20)
+    title = f"produce {spoken(LARGE)}, batches ready-made, {READY_CONNECTIONS} connections"
+    lines = [
+        Line(title, "mb_s", "MB/s", plotted=False),
+        Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", plotted=False),
+        Line(f"{title}: the client's CPU per MB", "client_ms_mb", "ms/MB", plotted=False),
+    ]
+    batch = READY_RECORDS, LARGE
+    runners = both(lambda system: loads.ready_batches(arena, system, READY_CONNECTIONS, count, batch))
     return Contest("produce", title, runners, lines)
 
 

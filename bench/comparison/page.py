@@ -38,12 +38,13 @@ same, round by round, is in [kafka.json](kafka.json).
 Both run on loopback beside the client, with page-cache durability unless a row says fsync (hightide:
 `hightide.durability=replicated` or `fsync` on the topic; Kafka: its default, or `flush.messages=1`). Kafka runs KRaft
 with its default settings, heap and JVM flags; on both systems deleted files go at once, so that no run pays for the one
-before it. Load comes from librdkafka (throughput, consume, latency), from a sender of prepared one-record requests with
-one outstanding on each connection, acks=all, and from kafka-producer-perf-test. Three brokers: RF 3, acks=all,
-`min.insync.replicas=2`. CPU is that of all brokers' processes together; with fsync, hightide has the kernel's threads
-write back, whose time is in no figure here. lz4 payloads are half random. The client's ceiling is librdkafka against
-the broker inside itself; the floor is a bare receive + CRC-32C + write of the same bytes. The brokers' and clients'
-sockets have the congestion control that the page names; hightide's own are never paced on one machine.
+before it. Load comes from librdkafka (throughput, consume, latency), from a sender of prepared requests (of one record,
+or ready-made batches) with one outstanding on each connection, acks=all, and from kafka-producer-perf-test. Three
+brokers: RF 3, acks=all, `min.insync.replicas=2`. CPU is that of all brokers' processes together; with fsync, hightide
+has the kernel's threads write back, whose time is in no figure here. lz4 payloads are half random. The client's ceiling
+is librdkafka against the broker inside itself; the floor is a bare receive + CRC-32C + write of the same bytes. The
+brokers' and clients' sockets have the congestion control that the page names; hightide's own are never paced on one
+machine.
 """
 
 

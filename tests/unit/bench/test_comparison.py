@@ -64,6 +64,22 @@ def test_the_order_alternates() -> None:
     assert [held.order(number) for number in range(3)] == [[HIGHTIDE, KAFKA], [KAFKA, HIGHTIDE], [HIGHTIDE, KAFKA]]
 
 
+def test_rounds_on_both_sides_of_a_goal_ask_for_more() -> None:
+    held = contest({}, Line("speed", "mb_s", "MB/s", goal=Goal(3.0, at_least=True)))
+    for hightide in (290.0, 310.0, 305.0, 295.0):
+        held.add(runs_of(hightide, 100.0), STEADY, STEADY)
+        assert not held.settled(3)
+    held.add(runs_of(310.0, 100.0), STEADY, STEADY)
+    assert held.settled(3)
+
+
+def test_rounds_on_one_side_of_a_goal_are_enough() -> None:
+    held = contest({}, Line("speed", "mb_s", "MB/s", goal=Goal(3.0, at_least=True)))
+    for hightide in (290.0, 280.0, 285.0):
+        held.add(runs_of(hightide, 100.0), STEADY, STEADY)
+    assert held.settled(3)
+
+
 class StillFloor:
     """Loads that measure nothing but a machine that never changes."""
 
