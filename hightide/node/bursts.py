@@ -75,6 +75,10 @@ class Burst:
         self.settle()
         self.is_open = False
 
+    def wake(self) -> None:
+        """The answers have left: serve those who wait for few records, for which nothing is worth waiting."""
+        self._turn.answers_left()
+
     def settle(self) -> None:
         """Append what was put aside so far."""
         if not self._count:

@@ -84,6 +84,9 @@ class Burst(Protocol):
     def end(self) -> None:
         """These were all."""
 
+    def wake(self) -> None:
+        """Their answers have left: serve those who wait for what came, where nothing else is expected."""
+
 
 class Listener(Protocol):
     """An open listening port."""

@@ -93,7 +93,7 @@ class Turn:
     Wakes long polls after a burst of appends instead of after each of them. What is asked for with `after_answers`
     comes one turn later: the answers of this turn have left by then, no producer waits while consumers are served, and
     what the next turn brings goes with it. `expects_no_more` where few requests came and their answers leave at once:
-    nothing is worth waiting for.
+    nothing is worth waiting for, and whoever sends the answers says when they have left.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -101,6 +101,7 @@ class Turn:
         self._clock = clock
         self._due: dict[Callable[[], None], None] = {}
         self._due_later: dict[Callable[[], None], None] = {}
+        self._due_at_once: dict[Callable[[], None], None] = {}
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Ask for one call."""
@@ -114,9 +115,9 @@ class Turn:
             callback()
 
     def after_answers(self, callback: Callable[[], None]) -> None:
-        """Ask for one call in the next turn."""
+        """Ask for one call in the next turn, or as soon as the answers have left."""
         if self.expects_no_more:
-            self.soon(callback)
+            self._due_at_once[callback] = None
             return
         if not self._due_later:
             self._clock.call_soon(self._pass_on)
@@ -126,3 +127,10 @@ class Turn:
         due, self._due_later = self._due_later, {}
         for callback in due:
             self.soon(callback)
+
+    def answers_left(self) -> None:
+        """The answers of this turn have left."""
+        if self._due_at_once:
+            due, self._due_at_once = self._due_at_once, {}
+            for callback in due:
+                callback()

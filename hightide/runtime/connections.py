@@ -28,6 +28,7 @@ log = logging.getLogger("hightide.connections")
 WAITING_PARTS_MAX: Final = 256  # answers of one connection that leave together at a turn's end: more would only wait
 WAITING_BYTES_MAX: Final = 256 * limits.KIB
 WAITING_CONNECTIONS_MAX: Final = 64  # so many peers get their answers together: they work while the next are served
+FEW_CONNECTIONS: Final = 2  # in one turn: the first of the next turn is not kept waiting for others
 PATIENT_CONNECTIONS_MAX: Final = 2  # answered in one turn: with more there is enough to do, and so have their peers
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 SENDFILE_BYTES_PER_TURN: Final = 4 * limits.MIB  # about 1-2 ms of copying: one reader's turn stays short
@@ -433,12 +434,12 @@ class Turn:
 
     Small requests are handed over together, so that the node can write together what they bring. A peer that waits for
     its answer is woken by it, which costs the sender more than everything else it does for a small request: sent
-    together, the answers find their readers awake. Where few requests come, their senders are asked to run first: on a
-    machine with few cores they often wait for the one that their request woke us on, while we serve others (a consumer
-    of the same record).
+    together, the answers find their readers awake. Where few requests come, the first is served at once, and its sender
+    is asked to run before others are served: on a machine with few cores it often waits for the one that its request
+    woke us on, while we serve a consumer of the same record.
     """
 
-    __slots__ = ("_asking", "_is_due", "_producing", "_sending", "burst", "loop")
+    __slots__ = ("_asking", "_count", "_is_due", "_is_quiet", "_producing", "_sending", "burst", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -446,15 +447,20 @@ class Turn:
         self._producing: list[SocketConnection] = []
         self._asking: list[SocketConnection] = []
         self._sending: list[SocketConnection] = []
+        self._count = 0
         self._is_due = False
+        self._is_quiet = True
 
     def deliver_soon(self, connection: SocketConnection, *, produces: bool) -> None:
-        """Hand over what it received when this turn ends, or when enough wait."""
+        """Hand over what it received: at once where few come, else when this turn ends or when enough wait."""
         waiting = self._producing if produces else self._asking
         waiting.append(connection)
         if not self._is_due:
             self._is_due = True
             self.loop.call_soon(self._end)
+            if self._is_quiet:
+                self.deliver()
+                self._send_patiently()
         elif len(waiting) >= WAITING_CONNECTIONS_MAX:
             self.deliver()
             self._send()
@@ -469,13 +475,18 @@ class Turn:
             self._send()
 
     def _end(self) -> None:
-        if self._producing or self._asking:
-            self.deliver()
-        self._is_due = False  # not before: the answers given just now leave with this end, and need no other
-        answered = len(self._sending)
-        self._send()
-        if _CAN_GIVE_WAY and 0 < answered <= PATIENT_CONNECTIONS_MAX:
-            os.sched_yield()  # returns at once where nobody waits for this core
+        try:
+            if self._producing or self._asking:
+                self.deliver()
+            if self._count:
+                self._is_quiet = self._count <= FEW_CONNECTIONS
+                self._count = 0
+            self._send_patiently()
+            if self.burst is not None:
+                self.burst.wake()
+        finally:
+            self._is_due = False  # not before: the answers given just now leave with this end, and need no other
+            self._send()
 
     def deliver(self) -> None:
         """Hand over what was received so far. Whoever asks for records gets those that came in the same turn."""
@@ -483,6 +494,7 @@ class Turn:
         assert burst is not None
         producing, self._producing = self._producing, []
         asking, self._asking = self._asking, []
+        self._count += len(producing) + len(asking)
         burst.begin()
         for connection in producing:
             connection.deliver_now()
@@ -490,6 +502,13 @@ class Turn:
         for connection in asking:
             connection.deliver_now()
         burst.end()
+
+    def _send_patiently(self) -> None:
+        """Send, and let those who get few answers go first."""
+        answered = len(self._sending)
+        self._send()
+        if _CAN_GIVE_WAY and 0 < answered <= PATIENT_CONNECTIONS_MAX:
+            os.sched_yield()  # returns at once where nobody waits for this core
 
     def _send(self) -> None:
         sending, self._sending = self._sending, []

@@ -47,3 +47,4 @@ class Turn:
                     connection.readable()
         finally:
             burst.end()
+        burst.wake()

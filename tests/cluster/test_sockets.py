@@ -17,7 +17,13 @@ from hightide.limits import (
     SMALL_FRAME_BYTES_MAX,
     SMALL_READS_MIN,
 )
-from hightide.runtime.connections import PATIENT_CONNECTIONS_MAX, WAITING_CONNECTIONS_MAX, SocketConnection, Turn
+from hightide.runtime.connections import (
+    FEW_CONNECTIONS,
+    PATIENT_CONNECTIONS_MAX,
+    WAITING_CONNECTIONS_MAX,
+    SocketConnection,
+    Turn,
+)
 from hightide.runtime.network import SocketNetwork
 from hightide.wire.framing import KEPT_BYTES_MAX, Frame
 
@@ -194,6 +200,7 @@ class NotedBurst:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.on_wake: Callable[[], None] | None = None
 
     def begin(self) -> None:
         self.notes.append("begin")
@@ -203,6 +210,11 @@ class NotedBurst:
 
     def end(self) -> None:
         self.notes.append("end")
+
+    def wake(self) -> None:
+        self.notes.append("wake")
+        if self.on_wake is not None:
+            self.on_wake()
 
 
 class NotedFrames(Frames):
@@ -229,7 +241,10 @@ def request(api_key: int, name: str) -> bytes:
 
 
 class Several:
-    """Connections of one network that tells of frames that come together; closed at the end."""
+    """Connections of one network that tells of frames that come together; closed at the end.
+
+    It is busy: the turn before brought requests of more than a few others.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: int) -> None:
         network = SocketNetwork(loop)
@@ -244,6 +259,16 @@ class Several:
             connection.start(receiver)
             self.connections.append(connection)
             self.peers.append(peer)
+        others = [connected(loop, network=network) for _ in range(FEW_CONNECTIONS + 1)]
+        for other, _, peer in others:
+            peer.send(FRAME)
+            other._readable()
+        turn(loop)
+        for other, _, peer in others:
+            other.close()
+            peer.close()
+        turn(loop)
+        self.burst.notes.clear()
 
     def __enter__(self) -> "Several":
         return self
@@ -271,7 +296,7 @@ def test_small_requests_are_handed_over_together_those_with_records_first(loop: 
         several.send(2, request(0, "three"))
         assert several.burst.notes == [], "the turn has not ended"
         turn(loop)
-        assert several.burst.notes == ["begin", "1: one", "1: two", "2: three", "settle", "0: fetch", "end"]
+        assert several.burst.notes == ["begin", "1: one", "1: two", "2: three", "settle", "0: fetch", "end", "wake"]
 
 
 def test_what_comes_later_in_the_turn_stays_behind(loop: asyncio.AbstractEventLoop) -> None:
@@ -288,7 +313,7 @@ def test_nothing_is_handed_over_for_a_connection_that_another_one_closed(loop: a
         several.send(0, request(0, "x"))
         several.send(1, request(0, "x"))
         turn(loop)
-        assert several.burst.notes == ["begin", "0: x", "settle", "end"]
+        assert several.burst.notes == ["begin", "0: x", "settle", "end", "wake"]
 
 
 def test_part_of_a_request_waits_for_its_rest(loop: asyncio.AbstractEventLoop) -> None:
@@ -316,9 +341,74 @@ def test_a_bug_costs_nobody_else_a_request(loop: asyncio.AbstractEventLoop, capl
             several.send(number, request(0, "x"))
         turn(loop, 2)
         assert several.frames == ["1: x", "2: x"]
-        assert several.burst.notes[-1] == "end"
+        assert several.burst.notes[-2:] == ["end", "wake"]
         assert several.receivers[0].is_closed
         assert "a bug" in caplog.text
+
+
+def test_where_few_come_the_first_is_served_and_answered_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 2) as several:
+        for receiver, connection in zip(several.receivers, several.connections, strict=True):
+            receiver.answers = connection
+        several.send(0, request(0, "makes it quiet"))
+        turn(loop)
+        assert several.peers[0].recv(100) == b"answer"
+        for _ in range(2):  # turns: the second is like the first
+            several.burst.notes.clear()
+            several.send(0, request(0, "first"))
+            assert several.frames == ["0: first"]
+            assert several.peers[0].recv(100) == b"answer"
+            several.send(1, request(0, "second"))
+            assert several.frames == ["0: first"], "it may not be the last of its turn"
+            turn(loop)
+            assert several.burst.notes == [
+                "begin", "0: first", "settle", "end", "begin", "1: second", "settle", "end", "wake",
+            ]  # fmt: skip
+            assert several.peers[1].recv(100) == b"answer"
+
+
+def test_many_in_one_turn_end_the_quiet(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, FEW_CONNECTIONS + 1) as several:
+        several.send(0, request(0, "makes it quiet"))
+        turn(loop)
+        several.burst.notes.clear()
+        for number in range(FEW_CONNECTIONS + 1):
+            several.send(number, request(0, "x"))
+        assert several.frames == ["0: x"]
+        turn(loop)
+        several.send(0, request(0, "y"))
+        assert "0: y" not in several.frames
+        turn(loop)
+        assert several.frames[-1] == "0: y"
+
+
+def test_whoever_is_woken_is_answered_in_the_same_turn_and_after_the_others(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 2) as several:
+        arrived: list[bytes] = []
+
+        def wake() -> None:
+            arrived.append(several.peers[0].recv(100))
+            several.connections[1].send([b"records"])
+
+        several.burst.on_wake = wake
+        several.receivers[0].answers = several.connections[0]
+        several.send(0, request(0, "x"))
+        turn(loop)
+        assert arrived == [b"answer"]
+        assert several.peers[1].recv(100) == b"records"
+
+
+def test_a_bug_while_others_are_woken_stops_no_later_turn(loop: asyncio.AbstractEventLoop) -> None:
+    with Several(loop, 1) as several:
+        several.receivers[0].answers = several.connections[0]
+        several.burst.on_wake = lambda: 1 // 0  # type: ignore[assignment]
+        errors: list[object] = []
+        loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
+        for name in ("x", "y"):
+            several.send(0, request(0, name))
+            turn(loop)
+            assert several.peers[0].recv(100) == b"answer"
+        assert len(errors) == 2
 
 
 def test_requests_and_their_answers_are_one_turn(

@@ -173,3 +173,21 @@ def test_what_comes_after_the_answers_does_so_once() -> None:
     clock.call_soon(done.append, "answers")
     clock.advance(0.0)
     assert done == ["answers", "consumers"]
+
+
+def test_where_nothing_is_expected_it_comes_as_soon_as_the_answers_have_left() -> None:
+    clock, done = ManualClock(), list[str]()
+    turn = Turn(clock)
+
+    def wake() -> None:
+        done.append("consumers")
+
+    turn.expects_no_more = True
+    turn.after_answers(wake)
+    turn.after_answers(wake)
+    turn.expects_no_more = False
+    clock.advance(0.0)
+    assert not done
+    turn.answers_left()
+    turn.answers_left()
+    assert done == ["consumers"]
