@@ -396,6 +396,34 @@ def test_whoever_waits_for_records_gets_them_two_turns_earlier_where_no_more_wil
     run(scenario())
 
 
+def test_followers_hear_of_single_records_without_waiting_for_more() -> None:
+    """Left to themselves they ask again after `replica.fetch.wait.max.ms`, half a second."""
+    world = World(1)
+    nodes = {number: world.add_node(host_of(number), node_settings(number, 3)) for number in (1, 2, 3)}
+    took: list[float] = []
+
+    async def send(cluster: Cluster) -> None:
+        producer = Producer(cluster)
+        await (await producer.send("t", b"finds the leader", partition=0))
+        started = asyncio.get_running_loop().time()
+        for _ in range(10):
+            await (await producer.send("t", b"x", partition=0))
+        took.append(asyncio.get_running_loop().time() - started)
+        await producer.close()
+
+    async def tell() -> None:
+        for process in nodes.values():
+            process.start()
+        assert await world.until(lambda: all(process.is_up for process in nodes.values()))
+        topic = NewTopic("t", assignments={0: [1, 2, 3]}, configs={"min.insync.replicas": "3"})
+        await visit(world.add_client("admin"), 3, lambda cluster: Admin(cluster).create_topics([topic]))
+        await visit(world.add_client("client"), 3, send)
+
+    world.run(tell())
+    world.close()
+    assert took[0] < 1.0
+
+
 @pytest.mark.covers("N1")
 @pytest.mark.parametrize("seed", range(4))
 def test_busy_brokers_that_lose_power_lose_nothing(seed: int) -> None:
