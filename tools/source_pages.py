@@ -56,17 +56,27 @@ def _sections(source: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     heading = ""
     entries: list[tuple[str, str]] = []
     for node in ast.parse(source).body:
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        target = _assigned(node)
+        if target is None:
             continue
         above = comments.get(node.lineno - 1)
         if above is not None and source.splitlines()[node.lineno - 2].startswith("#"):
             if entries:
                 yield heading, entries
             heading, entries = above, []
-        name = node.targets[0].id
-        if name not in UNITS:
-            entries.append((name, comments.get(node.end_lineno or node.lineno, "")))
+        if target not in UNITS:
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            entries.append((target, " ".join(comments[line] for line in lines if line in comments)))
     yield heading, entries
+
+
+def _assigned(node: ast.stmt) -> str | None:
+    """The name that a statement gives a value, annotated or not."""
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        return node.targets[0].id
+    return None
 
 
 def rules_page() -> str:
