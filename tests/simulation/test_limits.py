@@ -29,18 +29,20 @@ def written(broker: MemoryBroker) -> int:
 
 
 @pytest.mark.covers("N10")
-def test_a_connection_parks_five_produces_and_is_read_on_when_they_are_answered() -> None:
+def test_a_connection_parks_so_many_produces_and_is_read_on_when_they_are_answered() -> None:
+    count = 2 * limits.PARKED_PRODUCES_PER_CONNECTION + 2
+
     async def scenario() -> None:
         broker = await started()
         broker.world.syncer.held = True
-        sent = [broker.send(produce("t", [b"%d" % number]), 9) for number in range(12)]
+        sent = [broker.send(produce("t", [b"%d" % number]), 9) for number in range(count)]
         await settle()
         assert written(broker) == limits.PARKED_PRODUCES_PER_CONNECTION
         assert broker.connection.replies.empty()
         broker.world.syncer.release()
         answers = [await asyncio.wait_for(broker.connection.replies.get(), 10) for _ in sent]
         assert [int.from_bytes((answer or b"")[:4]) for answer in answers] == sent, "answers come in order"
-        assert values_of(await broker.call(fetch("t"), 12)) == [b"%d" % number for number in range(12)]
+        assert values_of(await broker.call(fetch("t"), 12)) == [b"%d" % number for number in range(count)]
         await broker.node.stop()
 
     asyncio.run(scenario())

@@ -226,7 +226,7 @@ def replication_settings() -> Iterable[Setting]:
     yield _fixed("replica.fetch.min.bytes", INT, "1", "How much a follower waits for within that time.", at_least(0))
     yield _fixed(
         "replica.fetch.max.bytes", INT, "1048576",
-        "What one fetch asks of a partition; up to four times as much where the others leave room in the answer.",
+        "What one fetch asks of a partition; up to four times as much (fsync: eight) where others leave it room.",
         at_least(0),
     )  # fmt: skip
     yield _fixed(

@@ -36,6 +36,7 @@ READ_COMMITTED: Final = 1
 SYNCED_SESSION: Final = 1  # our tagged field: the follower syncs before it asks for more (R25)
 DEBUGGING_CONSUMER: Final = -2  # sees any replica's log to its end, a follower's too: for comparing replicas (S4)
 FILLED_PIECES_MAX: Final = 4  # of `replica.fetch.max.bytes`, for a partition that has an answer to itself
+SYNCED_PIECES_MAX: Final = 8  # where every answer costs the follower a sync, which takes little longer for more
 COPIED_BYTES_MAX: Final = 16 * 1024  # below this, one read and one send cost less than a send and a sendfile
 
 
@@ -424,7 +425,9 @@ class FollowerFetch(FetchAttempt):
         trips and syncs (docs/decisions/0012). Not while followers are throttled, who shall get little at a time."""
         limit = asked.max_bytes
         if not self._request.session.leader_throttle.is_on:
-            limit = max(limit, min(left // sharing, FILLED_PIECES_MAX * limit))
+            is_synced = self._fetch.session_durability == SYNCED_SESSION
+            pieces_max = SYNCED_PIECES_MAX if is_synced else FILLED_PIECES_MAX
+            limit = max(limit, min(left // sharing, pieces_max * limit))
         return min(limit, left)
 
     def _diverges(self, partition: "Partition", asked: FetchedPartition) -> tuple[int, int] | None:  # noqa: ARG002
