@@ -12,7 +12,6 @@
  * Prints one JSON object. PIDS (0: none) are whose CPU clocks are read at the start and at the end of the timed part.
  */
 #include "rdkafka.h"
-#include <sched.h>
 
 #define SILENCE_SECONDS 20
 #define CONNECT_MS 20000
@@ -27,19 +26,6 @@ static void on_message(message_t *message, void *opaque) {
         fail("consume", err2str(message->err));
     consumed++;
     consumed_bytes += (long)message->len;
-}
-
-static void stay_on_one_core(void) {
-    cpu_set_t allowed, one;
-    if (sched_getaffinity(0, sizeof allowed, &allowed))
-        fail("sched_getaffinity", strerror(errno));
-    int last = CPU_SETSIZE - 1;
-    while (last > 0 && !CPU_ISSET(last, &allowed))
-        last--;
-    CPU_ZERO(&one);
-    CPU_SET(last, &one);
-    if (sched_setaffinity(0, sizeof one, &one))
-        fail("sched_setaffinity", strerror(errno));
 }
 
 int main(int argc, char **argv) {

@@ -3,11 +3,12 @@
  *
  * One thread sends at the moments of the schedule, one serves the producer's reports, one consumes; nobody lingers. The
  * schedule does not wait for answers. Each message carries the moment it was given to the library. The warm-up is part
- * of the same schedule and is not counted.
+ * of the same schedule and is not counted. CORES is "any", or "one" to keep all threads of the client on one core, where
+ * none of them has to wake another core to hand a message over.
  *
- *   rdkafka_latency LIBRARY BOOTSTRAP|mock TOPIC RATE SECONDS WARMUP_SECONDS MESSAGE_BYTES ACKS PIDS
+ *   rdkafka_latency LIBRARY BOOTSTRAP|mock TOPIC RATE SECONDS WARMUP_SECONDS MESSAGE_BYTES ACKS CORES PIDS
  *
- * The topic is new and has one partition. Prints one JSON object, times in microseconds; "late" counts sends that began
+ * The topic has one partition. Prints one JSON object, times in microseconds; "late" counts sends that began
  * more than a millisecond after their moment, because this program did not get a core.
  */
 #include "rdkafka.h"
@@ -105,15 +106,17 @@ static void print_percentiles(const char *what, double *values, long count) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 10)
-        fail("usage", "LIBRARY BOOTSTRAP|mock TOPIC RATE SECONDS WARMUP_SECONDS MESSAGE_BYTES ACKS PIDS");
+    if (argc != 11)
+        fail("usage", "LIBRARY BOOTSTRAP|mock TOPIC RATE SECONDS WARMUP_SECONDS MESSAGE_BYTES ACKS CORES PIDS");
     double rate = atof(argv[4]), duration = atof(argv[5]), warmup = atof(argv[6]);
     size_t bytes = (size_t)atol(argv[7]);
     long late = 0;
     total = (long)(rate * (duration + warmup));
     if (bytes < sizeof(double) || total < 1)
         fail("usage", "too small");
-    watch_brokers(argv[9]);
+    watch_brokers(argv[10]);
+    if (strcmp(argv[9], "one") == 0)
+        stay_on_one_core();
     prctl(PR_SET_TIMERSLACK, 1000); /* threads inherit it; the default would add 50 us to every moment */
 
     load(argv[1]);

@@ -13,6 +13,10 @@
 #include "rdkafka.h"
 
 #define CHUNK_MAX 500
+#define QUEUE_MESSAGES_SHORT 30000 /* what waits stays in the caches, and yet never runs out */
+#define QUEUE_MESSAGES_LONG 200000
+#define BATCH_BYTES 1000000
+#define NAP_US 1000 /* a fuller queue is worth waiting for: threads that meet often hold each other up */
 #define PAYLOADS 4096 /* together far more than a codec's window */
 
 static long failures;
@@ -65,7 +69,7 @@ static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, long count) {
                     fail("produce", err2str(chunk[i].err));
             }
             if (kept)
-                usleep(500); /* the queue holds far more than the wire takes in that time */
+                usleep(NAP_US);
             waiting = kept;
         }
         partition_next = (partition_next + 1) % partitions;
@@ -75,6 +79,19 @@ static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, long count) {
     int error = kafka_flush(kafka, FLUSH_MS);
     if (error)
         fail("flush", err2str(error));
+}
+
+/* Two batches for every partition at least, or they would not fill. What was sent counts until it is acknowledged:
+ * several brokers, who wait for each other, have so much of it that a short queue would leave nothing to fill batches. */
+static void set_queue(rd_kafka_conf_t *conf, const char *bootstrap, int has_chunks) {
+    long filled = 2 * partitions * (BATCH_BYTES / (long)payload_bytes + 1);
+    long most = filled > QUEUE_MESSAGES_SHORT ? filled : QUEUE_MESSAGES_SHORT;
+    char text[32];
+    if (has_chunks || strchr(bootstrap, ','))
+        most = QUEUE_MESSAGES_LONG;
+    snprintf(text, sizeof text, "%ld", most);
+    set(conf, "queue.buffering.max.messages", text);
+    set(conf, "queue.buffering.max.kbytes", "1000000");
 }
 
 int main(int argc, char **argv) {
@@ -93,8 +110,7 @@ int main(int argc, char **argv) {
     set(conf, "acks", argv[8]);
     set(conf, "compression.codec", argv[9]);
     set(conf, "linger.ms", "5");
-    set(conf, "queue.buffering.max.messages", "200000");
-    set(conf, "queue.buffering.max.kbytes", "1000000");
+    set_queue(conf, argv[2], atoi(argv[10]));
     /* Without a number of our own batch.size, 1 MB, is the bound. */
     set(conf, "batch.num.messages", atoi(argv[10]) ? argv[10] : "100000");
     set(conf, "delivery.report.only.error", "true");

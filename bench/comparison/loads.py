@@ -31,6 +31,7 @@ PERFORMANCE_LINE = re.compile(r"\(([\d.]+) MB/sec\).*?([\d.]+) ms avg latency.*?
 MIB_IN_MB = 1.048576
 TOOL_SECONDS_MAX = 180
 STEADY_COSTS_MIN, STEADY_SHARE = 4, 0.05
+ANY_CORE, ONE_CORE = "any", "one"  # where the threads of the client of single messages run
 
 
 @dataclass(frozen=True)
@@ -202,25 +203,41 @@ class Loads:
         with arena.topic(cluster, 1, durability) as topic:
             self.touch(0)
             with machine.watch(arena.pids) as seen:
-                result = self.send_at_rate(
-                    cluster.bootstrap, topic, rate, acks, cluster.pids, seconds=self.effort.latency_seconds
-                )
+                result = self._send_either_way(cluster.bootstrap, topic, rate, acks, cluster.pids)
         return Run(_latencies(result), seen.disturbance)
 
     def mock_latency(self, rate: int, acks: str) -> Run:
         """What the client itself takes: the same against the broker inside librdkafka, without a network."""
         self.touch(0)
         with machine.watch() as seen:
-            result = self.send_at_rate("mock", "floor", rate, acks, [], seconds=self.effort.latency_seconds)
+            result = self._send_either_way("mock", "floor", rate, acks, [])
         return Run(_latencies(result), seen.disturbance)
 
+    def _send_either_way(self, bootstrap: str, topic: str, rate: int, acks: str, pids: list[int]) -> dict[str, Any]:
+        """With the client's threads on any core and on one: whoever is measured counts with what suits it better. On
+        one core they wake each other sooner, but take it from a broker that wants both."""
+        seconds = self.effort.latency_seconds
+        results = [
+            self.send_at_rate(bootstrap, topic, rate, acks, pids, seconds=seconds, cores=cores)
+            for cores in (ANY_CORE, ONE_CORE)
+        ]
+        return better(results)
+
     def send_at_rate(
-        self, bootstrap: str, topic: str, rate: int, acks: str, pids: list[int], *, seconds: float
+        self,
+        bootstrap: str,
+        topic: str,
+        rate: int,
+        acks: str,
+        pids: list[int],
+        *,
+        seconds: float,
+        cores: str = ANY_CORE,
     ) -> dict[str, Any]:
         """What `rdkafka_latency` prints."""
         return run_program(
             self._latency, self._library, bootstrap, topic, rate, seconds, self.effort.latency_warmup_seconds, 100,
-            acks, _listed(pids),
+            acks, cores, _listed(pids),
         )  # fmt: skip
 
     def performance_test(self, arena: Arena, system: str, records: int, record_bytes: int) -> Run:
@@ -285,6 +302,11 @@ class Loads:
 def is_steady(costs: Sequence[float]) -> bool:
     """Whether neither of the last two is noticeably less than the least before."""
     return len(costs) >= STEADY_COSTS_MIN and min(costs[-2:]) > (1 - STEADY_SHARE) * min(costs[:-2])
+
+
+def better(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The whole of the run that acknowledged sooner: its other figures are not picked from here and there."""
+    return min(results, key=lambda result: float(result["produce_p50_us"]))
 
 
 def _cpu_seconds(cluster: Cluster) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 from bench.comparison.contests import HIGHTIDE, KAFKA, Contest, Line
 from bench.kafka_server import VERSION as KAFKA_VERSION
 from bench.machine import CORES, congestion_control, python_version
+from bench.programs import client_allocator
 from bench.trials import Figure, Trial
 
 Document = dict[str, Any]
@@ -30,6 +31,7 @@ def document(contests: Sequence[Contest], runs_needed: int, library: str, load: 
             "python": python_version(),
             "Kafka": KAFKA_VERSION,
             "librdkafka": library,
+            "client's allocator": "tcmalloc" if client_allocator() else "the C library's",
             "congestion control": congestion_control(),
         },
         "noise": _noise(contests),

@@ -8,6 +8,7 @@ import pytest
 from bench.comparison import run as comparison_run
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA, Contest, Floor, Line, Run
 from bench.comparison.effort import Effort
+from bench.comparison.loads import better
 from bench.programs import FailedError
 from bench.trials import Figure, Goal, Refusal
 
@@ -57,6 +58,13 @@ class TestLines:
         line = Line("CPU", "mb_s", "ms/MB", (HIGHTIDE, None))
         line.add(runs_of(0.4, 1.0), STEADY, STEADY)
         assert line.trials[0].value == 0.4
+
+
+def test_a_system_counts_with_the_placement_of_the_client_that_suits_it_better() -> None:
+    any_core = {"produce_p50_us": 215.0, "produce_p99_us": 1_566.0}
+    one_core = {"produce_p50_us": 278.0, "produce_p99_us": 900.0}
+    assert better([any_core, one_core]) is any_core
+    assert better([one_core, any_core]) is any_core
 
 
 def test_the_order_alternates() -> None:

@@ -1,14 +1,29 @@
 """The launchers: what they write and execute, and what they say when something is missing."""
 
+import ctypes.util
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from bench import programs
 from bench.hightide_server import hightide_cluster
 from bench.kafka_server import kafka_jars, server_command
 from bench.programs import MissingError
 from hightide.node.configuration_text import parse_properties
+
+
+@pytest.mark.parametrize("allocator", [None, ctypes.util.find_library("tcmalloc_minimal")])
+def test_clients_are_built_with_and_without_an_allocator_of_their_own(
+    allocator: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "BUILT", tmp_path)
+    monkeypatch.setattr(programs, "client_allocator", lambda: allocator)
+    program = programs.build("rdkafka_producer")
+    loaded = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    assert ("tcmalloc" in loaded) == (allocator is not None)
+    assert "tcmalloc" not in programs.build("request_sender").name
 
 
 @pytest.mark.parametrize(("missing", "package"), [("mvn", "maven"), ("javac", "jdk")])
