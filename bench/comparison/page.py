@@ -1,6 +1,7 @@
 """The result for people: the tables on the terminal and the Markdown page. No machine is named."""
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.table import Table
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
 
+ONE_RUN = timedelta(hours=2)  # what lies further apart is not of one
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
 SECTIONS = {
     "startup": "Start-up and memory",
@@ -67,6 +69,9 @@ def print_table(result: Document, console: Console) -> None:
 def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
     """The page, with the plots that lie beside it."""
     lines = [INTRODUCTION, circumstances(result), "", noise(result), "", summary(result), ""]
+    older = from_other_runs(result)
+    if older:
+        lines += [older, ""]
     sections = [(SECTIONS[name], rows) for name, rows in _sections(result)]
     for title, rows in [("Goals", _with_goals(result)["rows"]), *sections]:
         lines += [f"## {title}", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
@@ -89,6 +94,18 @@ def circumstances(result: Document) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     when = result["measured_at"].replace("T", " ")[:16]
     return f"Measured {when} UTC on {result['cores']} cores, {result['load_before']} ({versions})."
+
+
+def from_other_runs(result: Document) -> str:
+    """Which rows were not measured with the others; nothing when all were."""
+    newest = datetime.fromisoformat(result["measured_at"])
+    last: dict[str, datetime] = {}
+    for row in result["rows"]:
+        if row["measured_at"]:
+            when = datetime.fromisoformat(row["measured_at"])
+            last[row["row"]] = max(when, last.get(row["row"], when))
+    older = [f"{name} ({when:%Y-%m-%d %H:%M})" for name, when in last.items() if newest - when > ONE_RUN]
+    return f"From other runs than the rest: {', '.join(older)}." if older else ""
 
 
 def noise(result: Document) -> str:

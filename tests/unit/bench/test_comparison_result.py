@@ -82,6 +82,13 @@ def test_parts_measured_again_take_the_places_of_their_rows(result: Document) ->
     assert row(both, "produce 1 KiB: broker CPU per MB") == row(result, "produce 1 KiB: broker CPU per MB")
 
 
+def test_the_page_names_the_rows_of_other_runs(result: Document) -> None:
+    assert page.from_other_runs(result) == ""
+    older = [{**row, "measured_at": "2026-01-02T03:04:05+00:00"} for row in result["rows"] if row["row"] == "latency"]
+    text = page.markdown(merged(result, {**result, "rows": older}))
+    assert "From other runs than the rest: latency (2026-01-02 03:04).\n" in text
+
+
 def test_curves_are_medians_in_the_order_of_their_points(result: Document) -> None:
     assert growth(result, "connections")["cpu_us"][KAFKA] == [(1, 50.0), (10, 55.0), (100, 60.0)]
     assert growth(result, "partitions") == {}
