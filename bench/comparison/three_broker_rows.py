@@ -30,7 +30,7 @@ from bench.comparison.one_broker_rows import (
 )
 from bench.trials import Goal
 
-MESSAGES = 500_000  # nearly a second: shorter, the first and last requests decide
+MESSAGES = 500_000  # nearly a second: the first and last requests count for less
 WARMUP_MESSAGES = 8_000
 CONNECTIONS = 50
 REQUESTS = 40_000
