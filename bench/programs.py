@@ -10,6 +10,8 @@ from typing import Any
 
 SOURCES = Path(__file__).parent
 BUILT = SOURCES.parent / ".bench"
+SHORT_QUEUE, LONG_QUEUE = 30_000, 200_000
+"""Messages that may wait in librdkafka. Few stay in the caches; many fill batches where brokers wait for each other."""
 RUN_SECONDS_MAX = 180  # of a program that takes seconds: whatever it waits for does not come
 
 

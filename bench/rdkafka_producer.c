@@ -6,16 +6,13 @@
  * partitions there are. Without a codec all messages are one payload; with one they are thousands of different ones,
  * half of each random, or they would shrink to nothing.
  *
- *   rdkafka_producer LIBRARY BOOTSTRAP|mock TOPIC PARTITIONS MESSAGES WARMUP MESSAGE_BYTES ACKS CODEC CHUNK PIDS
+ *   rdkafka_producer LIBRARY BOOTSTRAP|mock TOPIC PARTITIONS MESSAGES WARMUP MESSAGE_BYTES ACKS CODEC CHUNK QUEUE PIDS
  *
- * Prints one JSON object. PIDS (0: none) are whose CPU clocks are read at the start and at the end of the timed part.
+ * QUEUE is how many messages may wait, sent and not acknowledged included. Prints one JSON object. PIDS (0: none) are whose CPU clocks are read at the start and at the end of the timed part.
  */
 #include "rdkafka.h"
 
 #define CHUNK_MAX 500
-#define QUEUE_MESSAGES_SHORT 30000 /* what waits stays in the caches, and yet never runs out */
-#define QUEUE_MESSAGES_LONG 200000
-#define BATCH_BYTES 1000000
 #define NAP_US 1000 /* a fuller queue is worth waiting for: threads that meet often hold each other up */
 #define PAYLOADS 4096 /* together far more than a codec's window */
 
@@ -81,36 +78,24 @@ static void produce(rd_kafka_t *kafka, rd_kafka_topic_t *topic, long count) {
         fail("flush", err2str(error));
 }
 
-/* Two batches for every partition at least, or they would not fill. What was sent counts until it is acknowledged:
- * several brokers, who wait for each other, have so much of it that a short queue would leave nothing to fill batches. */
-static void set_queue(rd_kafka_conf_t *conf, const char *bootstrap, int has_chunks) {
-    long filled = 2 * partitions * (BATCH_BYTES / (long)payload_bytes + 1);
-    long most = filled > QUEUE_MESSAGES_SHORT ? filled : QUEUE_MESSAGES_SHORT;
-    char text[32];
-    if (has_chunks || strchr(bootstrap, ','))
-        most = QUEUE_MESSAGES_LONG;
-    snprintf(text, sizeof text, "%ld", most);
-    set(conf, "queue.buffering.max.messages", text);
-    set(conf, "queue.buffering.max.kbytes", "1000000");
-}
-
 int main(int argc, char **argv) {
-    if (argc != 12)
-        fail("usage", "LIBRARY BOOTSTRAP|mock TOPIC PARTITIONS MESSAGES WARMUP MESSAGE_BYTES ACKS CODEC CHUNK PIDS");
+    if (argc != 13)
+        fail("usage", "LIBRARY BOOTSTRAP|mock TOPIC PARTITIONS MESSAGES WARMUP MESSAGE_BYTES ACKS CODEC CHUNK QUEUE PIDS");
     partitions = atoi(argv[4]);
     long messages = atol(argv[5]), warmup = atol(argv[6]);
     payload_bytes = (size_t)atol(argv[7]);
     chunk_messages = atoi(argv[10]) ? atoi(argv[10]) : CHUNK_MAX;
     if (partitions < 1 || chunk_messages < 1 || chunk_messages > CHUNK_MAX)
         fail("usage", "PARTITIONS and CHUNK");
-    watch_brokers(argv[11]);
+    watch_brokers(argv[12]);
 
     load(argv[1]);
     rd_kafka_conf_t *conf = configuration(argv[2]);
     set(conf, "acks", argv[8]);
     set(conf, "compression.codec", argv[9]);
     set(conf, "linger.ms", "5");
-    set_queue(conf, argv[2], atoi(argv[10]));
+    set(conf, "queue.buffering.max.messages", argv[11]);
+    set(conf, "queue.buffering.max.kbytes", "1000000");
     /* Without a number of our own batch.size, 1 MB, is the bound. */
     set(conf, "batch.num.messages", atoi(argv[10]) ? argv[10] : "100000");
     set(conf, "delivery.report.only.error", "true");

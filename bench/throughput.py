@@ -11,7 +11,7 @@ from typing import Any
 from bench import machine
 from bench.broker import Broker
 from bench.plan import DURABILITIES, Plan
-from bench.programs import build, librdkafka, run_program
+from bench.programs import SHORT_QUEUE, build, librdkafka, run_program
 from bench.trials import Goal, Row, compared
 
 MESSAGE_BYTES = 1024
@@ -128,5 +128,5 @@ class Throughput:
         messages = self._megabytes * 1_000_000 // MESSAGE_BYTES
         return run_program(
             self._producer, self._library, address, TOPIC, ONE_PARTITION, messages, WARMUP_MESSAGES, MESSAGE_BYTES,
-            acks, NO_CODEC, FULL_BATCHES, pid,
+            acks, NO_CODEC, FULL_BATCHES, SHORT_QUEUE, pid,
         )  # fmt: skip

@@ -121,6 +121,7 @@ def _shown(run: Run) -> str:
         "from_start_s": "{:.2f} s from its start",
         "from_listening_s": "{:.2f} s from listening",
         "rss_mb": "{:.0f} MB resident",
+        "queue": "client's queue {:,.0f}",
     }
     parts = [text.format(run.figures[name]) for name, text in names.items() if run.figures.get(name)]
     disturbed = f"   (left out: {run.disturbance})" if run.disturbance else ""

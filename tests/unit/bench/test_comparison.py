@@ -8,7 +8,7 @@ import pytest
 from bench.comparison import run as comparison_run
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA, Contest, Floor, Line, Run
 from bench.comparison.effort import Effort
-from bench.comparison.loads import better
+from bench.comparison.loads import better, fastest
 from bench.programs import FailedError
 from bench.trials import Figure, Goal, Refusal
 
@@ -65,6 +65,17 @@ def test_a_system_counts_with_the_placement_of_the_client_that_suits_it_better()
     one_core = {"produce_p50_us": 278.0, "produce_p99_us": 900.0}
     assert better([any_core, one_core]) is any_core
     assert better([one_core, any_core]) is any_core
+
+
+def test_a_system_counts_with_the_queue_of_the_client_that_suits_it_better() -> None:
+    short, long = Run({"mb_s": 214.0, "cpu_ms_mb": 5.9}), Run({"mb_s": 174.0, "cpu_ms_mb": 5.3})
+    assert fastest([short, long]) == short
+    assert fastest([long, short]) == short
+
+
+def test_a_disturbed_queue_leaves_the_other_out_too() -> None:
+    disturbed = Run({"mb_s": 174.0}, "the host took 0.2 cores away")
+    assert fastest([Run({"mb_s": 214.0}), disturbed]) == Run({"mb_s": 214.0}, "the host took 0.2 cores away")
 
 
 def test_the_order_alternates() -> None:
