@@ -25,6 +25,7 @@ ROWS = (
     "three-throughput", "three-requests", "three-latency", "catch-up", "failover",
 )  # fmt: skip
 FAILURES_MAX = 2
+EXTRA_SHARE_MAX = 0.2  # of the time for more rounds that is left, for one contest
 
 
 class Comparison:
@@ -63,7 +64,8 @@ class Comparison:
     def _hold(self, contest: Contest, arena: Arena | None) -> None:
         failures = 0
         number = 0
-        while self._wants_round(contest, number):
+        reserve = self._extra_seconds * (1 - EXTRA_SHARE_MAX)
+        while self._wants_round(contest, number, reserve):
             started = time.monotonic()
             try:
                 if arena is not None and arena.prepare():
@@ -83,11 +85,12 @@ class Comparison:
                 self._extra_seconds -= time.monotonic() - started
             number += 1
 
-    def _wants_round(self, contest: Contest, number: int) -> bool:
+    def _wants_round(self, contest: Contest, number: int, reserve: float) -> bool:
+        """`reserve` is what is kept of the time for more rounds: a row that nothing helps leaves it to the others."""
         if number < self._effort.rounds:
             return True
         rounds_max = min(contest.rounds_max or self._effort.rounds_max, self._effort.rounds_max)
-        return number < rounds_max and self._extra_seconds > 0 and not contest.settled(self._effort.runs_needed)
+        return number < rounds_max and self._extra_seconds > reserve and not contest.settled(self._effort.runs_needed)
 
     def _round(self, contest: Contest, number: int) -> None:
         before = self._floor or self.loads.floor()

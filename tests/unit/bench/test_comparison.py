@@ -156,6 +156,24 @@ def test_disturbed_rows_get_more_rounds_while_there_is_time(comparison: comparis
     assert held.lines[0].verdict(3) == Figure(2.0, 2.0, 2.0, runs=3, left_out=2)
 
 
+def test_a_row_that_nothing_helps_leaves_time_to_the_others(
+    comparison: comparison_run.Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("bench.comparison.run.time.monotonic", lambda: now[0])
+
+    def a_minute(disturbance: str | None) -> Run:
+        now[0] += 60.0
+        return Run({"mb_s": 4.0}, disturbance)
+
+    hopeless = contest({HIGHTIDE: lambda: a_minute("noise"), KAFKA: lambda: Run({"mb_s": 2.0})})
+    noises = iter(["noise"] * 3 + [None] * 3)
+    helped = contest({HIGHTIDE: lambda: a_minute(next(noises)), KAFKA: lambda: Run({"mb_s": 2.0})})
+    comparison._hold_all([hopeless, helped])
+    assert len(hopeless.lines[0].trials) == 3 + 4  # a fifth of the 20 minutes
+    assert helped.lines[0].verdict(3) == Figure(2.0, 2.0, 2.0, runs=3, left_out=3)
+
+
 def test_rows_that_were_not_asked_for_are_not_run(comparison: comparison_run.Comparison) -> None:
     held = contest({HIGHTIDE: lambda: pytest.fail("it ran"), KAFKA: lambda: pytest.fail("it ran")})
     held.row = "produce"
