@@ -60,7 +60,7 @@ types: $(VENV)/.dev-ready ## mypy --strict
 codegen: $(VENV)/.dev-ready ## write the generated messages, tables and error codes again
 	@$(BIN)/python -m codegen
 
-bench: setup ## measure one broker, then hightide beside Apache Kafka: 40 minutes (run it beside nothing else)
+bench: setup ## measure one broker, then hightide beside Apache Kafka: about an hour (run it beside nothing else)
 	@$(BIN)/python -m bench
 
 bench-spark: $(VENV)/.dev-ready ## measure our Spark source and sink beside the stock connector (beside nothing else)
