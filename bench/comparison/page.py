@@ -1,7 +1,6 @@
 """The result for people: the tables on the terminal and the Markdown page. No machine is named."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +9,6 @@ from rich.table import Table
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
 
-ONE_RUN = timedelta(hours=2)  # what lies further apart is not of one
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
 SECTIONS = {
     "startup": "Start-up and memory",
@@ -62,16 +60,16 @@ def print_table(result: Document, console: Console) -> None:
         for row in rows:
             table.add_row(*_cells(row))
     console.print(table)
-    for text in [*_refusals(shown), *growth_sentences(result), noise(result), summary(result)]:
+    for text in [*_refusals(shown), *growth_sentences(result), noise(result["noise"]), summary(result)]:
         console.print(text, highlight=False, markup=False)
 
 
 def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
     """The page, with the plots that lie beside it."""
-    lines = [INTRODUCTION, circumstances(result), "", noise(result), "", summary(result), ""]
-    older = from_other_runs(result)
-    if older:
-        lines += [older, ""]
+    lines = [INTRODUCTION, circumstances(result), "", noise(result["noise"]), ""]
+    for part in result.get("parts", []):
+        lines += [measured_again(part), ""]
+    lines += [summary(result), ""]
     sections = [(SECTIONS[name], rows) for name, rows in _sections(result)]
     for title, rows in [("Goals", _with_goals(result)["rows"]), *sections]:
         lines += [f"## {title}", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
@@ -92,25 +90,22 @@ def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
 def circumstances(result: Document) -> str:
     """When, on how many cores, beside what load, with which versions."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
-    when = result["measured_at"].replace("T", " ")[:16]
+    when = _minute(result["measured_at"])
     return f"Measured {when} UTC on {result['cores']} cores, {result['load_before']} ({versions})."
 
 
-def from_other_runs(result: Document) -> str:
-    """Which rows were not measured with the others; nothing when all were."""
-    newest = datetime.fromisoformat(result["measured_at"])
-    last: dict[str, datetime] = {}
-    for row in result["rows"]:
-        if row["measured_at"]:
-            when = datetime.fromisoformat(row["measured_at"])
-            last[row["row"]] = max(when, last.get(row["row"], when))
-    older = [f"{name} ({when:%Y-%m-%d %H:%M})" for name, when in last.items() if newest - when > ONE_RUN]
-    return f"From other runs than the rest: {', '.join(older)}." if older else ""
+def measured_again(part: Document) -> str:
+    """Which rows are not of the same run as the rest, and how far the machine could be trusted then."""
+    rows = ", ".join(part["rows"])
+    return f"Measured again {_minute(part['measured_at'])} UTC, where it gave a figure: {rows}. {noise(part['noise'])}"
 
 
-def noise(result: Document) -> str:
+def _minute(instant: str) -> str:
+    return instant.replace("T", " ")[:16]
+
+
+def noise(seen: dict[str, Any]) -> str:
     """How far the machine can be trusted."""
-    seen = result["noise"]
     causes = ", ".join(f"{cause} ({count})" for cause, count in seen["causes"].items())
     text = f"{seen['left_out']} of {seen['rounds']} rounds were left out{': ' + causes if causes else ''}."
     if "floor_ms_mb" in seen:

@@ -40,10 +40,21 @@ def document(contests: Sequence[Contest], runs_needed: int, library: str, load: 
 
 
 def merged(older: Document, newer: Document) -> Document:
-    """The older document with the newer one's rows in the places of its own; both machines must have been the same."""
+    """The older document with the newer one's rows in the places of its own; both machines must have been the same.
+
+    A row without a figure replaces none with one. `parts` tells what was measured again, when, and how noisy it was.
+    """
     fresh = {(row["what"], row["pair"][0]): row for row in newer["rows"]}
-    rows = [fresh.pop((row["what"], row["pair"][0]), row) for row in older["rows"]]
-    return {**newer, "rows": rows + list(fresh.values())}
+    rows = []
+    for row in older["rows"]:
+        again = fresh.pop((row["what"], row["pair"][0]), row)
+        rows.append(row if "refused" in again and "refused" not in row else again)
+    part = {
+        "rows": list(dict.fromkeys(row["row"] for row in newer["rows"])),
+        "measured_at": newer["measured_at"],
+        "noise": newer["noise"],
+    }
+    return {**older, "parts": [*older.get("parts", []), part], "rows": rows + list(fresh.values())}
 
 
 def growth(result: Document, curve: str) -> dict[str, dict[str, list[tuple[int, float]]]]:

@@ -82,11 +82,20 @@ def test_parts_measured_again_take_the_places_of_their_rows(result: Document) ->
     assert row(both, "produce 1 KiB: broker CPU per MB") == row(result, "produce 1 KiB: broker CPU per MB")
 
 
-def test_the_page_names_the_rows_of_other_runs(result: Document) -> None:
-    assert page.from_other_runs(result) == ""
-    older = [{**row, "measured_at": "2026-01-02T03:04:05+00:00"} for row in result["rows"] if row["row"] == "latency"]
-    text = page.markdown(merged(result, {**result, "rows": older}))
-    assert "From other runs than the rest: latency (2026-01-02 03:04).\n" in text
+def test_a_row_without_a_figure_replaces_none_with_one(result: Document) -> None:
+    disturbed = held("produce", Line("produce 1 KiB", "mb_s", "MB/s", goal=Goal(3.0, at_least=True)), 2000.0, 400.0)
+    disturbed.lines[0].trials.pop()
+    both = merged(result, of(disturbed))
+    assert row(both, "produce 1 KiB") == row(result, "produce 1 KiB")
+
+
+def test_the_page_names_the_rows_that_were_measured_again(result: Document) -> None:
+    again = of(held("produce", Line("produce 1 KiB", "mb_s", "MB/s"), 2000.0, 400.0))
+    both = merged(result, {**again, "measured_at": "2026-01-02T03:04:05+00:00"})
+    assert both["measured_at"] == result["measured_at"]
+    sentence = "Measured again 2026-01-02 03:04 UTC, where it gave a figure: produce. 0 of 3 rounds were left out."
+    assert sentence in page.markdown(both)
+    assert "Measured again" not in page.markdown(result)
 
 
 def test_curves_are_medians_in_the_order_of_their_points(result: Document) -> None:
