@@ -72,10 +72,7 @@ class Housekeeping:
     def look_at_space(self) -> None:
         """Refuse records before the disk is full, accept them when there is room again, end when it failed."""
         space = self._node.directory.space
-        before = space.condition
         space.check()
-        if space.condition is not before:
-            log.warning("the log directory is %s: %s", space.condition.value, space.reason or "there is room again")
         if space.condition is Condition.OFFLINE and not self._node.failed.is_set():
             self._node.disk_failed(StorageError(space.reason))
         self._node.assignments.open_unready()

@@ -57,6 +57,7 @@ from hightide.replication.voters import Voter, VoterSet
 from hightide.rules import ALL_ON, Rules
 from hightide.storage.directory import LogDirectory
 from hightide.storage.log import Log
+from hightide.storage.space import Condition
 from hightide.types import METADATA_TOPIC, METADATA_TOPIC_ID, PartitionKey, TopicPartition
 from hightide.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from hightide.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -147,6 +148,9 @@ class Node:
             rules=self.rules,
             reserve_bytes=self._reserve_bytes,
         )
+        self.directory.space.on_change = self._tell_of_space
+        if not self.directory.space.accepts_records:
+            self._tell_of_space()
         self._record = SyncedRecord(self.directory, self.clock, world.syncer, self.disk_failed)
         self.commits = GroupCommit(self.clock, world.syncer, self._record.record, self.disk_failed, self.rules)
         self.assignments = Assignments(
@@ -364,6 +368,12 @@ class Node:
             self.clock.call_later(0.005, _resolve, moment)
             await moment
         log.warning("stopping with %d connections still waiting", len(self._sessions))
+
+    def _tell_of_space(self) -> None:
+        """The operator hears of a disk that is full, and of room; of a disk that failed, `disk_failed` tells."""
+        space = self.directory.space
+        if space.condition is not Condition.OFFLINE:
+            log.warning("the log directory is %s: %s", space.condition.value, space.reason or "there is room again")
 
     def disk_failed(self, error: Exception) -> None:
         """R10: a failed sync or checkpoint is final. The metadata log is in this directory, so the process ends."""

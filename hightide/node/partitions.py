@@ -348,8 +348,6 @@ class Partition:
 
     def _refused_by_disk(self, error: StorageError) -> ApiError:
         if isinstance(error, DiskFullError):
-            if self._world.space.accepts_records:
-                log.warning("%s: records are refused, reading goes on: %s", self, error)
             self._world.space.write_failed(OSError(ENOSPC, str(error)))
         else:
             self._world.disk_failed(error)

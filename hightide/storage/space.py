@@ -6,6 +6,7 @@ is free. There is no way back from offline in this process life: a disk that fai
 """
 
 import errno
+from collections.abc import Callable
 from enum import Enum
 
 from hightide.limits import READ_ONLY_BELOW_BYTES, RESERVE_BYTES
@@ -38,6 +39,8 @@ class Space:
         """Why it is not online, in a sentence for people."""
         self.accepts_records = True
         """Whether records may be appended: asked on every produce."""
+        self.on_change: Callable[[], None] | None = None
+        """Called when the condition has changed, whoever noticed: a client's record, a checkpoint, the metadata log."""
 
     def open(self) -> None:
         """Take the reserve; a directory without room for it starts read-only."""
@@ -82,9 +85,12 @@ class Space:
             self._become(Condition.OFFLINE, reason)
 
     def _become(self, condition: Condition, reason: str) -> None:
+        is_change = condition is not self.condition
         self.condition = condition
         self.reason = reason
         self.accepts_records = condition is Condition.ONLINE
+        if is_change and self.on_change is not None:
+            self.on_change()
 
     def _close(self, reason: str) -> None:
         self._become(Condition.READ_ONLY, reason)

@@ -93,6 +93,41 @@ def test_records_are_refused_before_the_disk_is_full() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("first", ["a record", "the metadata log"])
+def test_a_full_disk_is_logged_once_whoever_meets_it(first: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        broker = await MemoryBroker(disk).start()
+        await broker.call(create_topic("t"), 7)
+        disk.capacity = disk.used_bytes()
+        if first == "the metadata log":
+            assert (await broker.call(create_topic("u"), 7)).topics[0].error_code == 0
+        assert await produced(broker, b"a") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await produced(broker, b"b") is ErrorCode.KAFKA_STORAGE_ERROR
+        make_room(broker, disk)
+        await broker.node.stop()
+
+    asyncio.run(scenario())
+    told = [record.getMessage() for record in caplog.records if "the log directory is" in record.getMessage()]
+    assert len(told) == 2
+    assert "read-only" in told[0]
+    assert "records are refused" in told[0]
+    assert told[1] == "the log directory is online: there is room again"
+
+
+def test_a_start_on_a_full_disk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk()
+        broker, _ = await full_broker(disk)
+        broker.die()
+        caplog.clear()
+        again = await MemoryBroker(disk, seed=1000).start()
+        assert "the log directory is read-only" in caplog.text
+        await again.node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_deleting_a_topic_makes_room() -> None:
     """The metadata log may use the reserve: an operator can always act."""
 
