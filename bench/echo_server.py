@@ -5,12 +5,38 @@ What a broker loses against it is what the broker itself does.
 """
 
 import asyncio
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from hightide.node.ports import Connection
 from hightide.runtime.network import SocketNetwork
 from hightide.wire.framing import Frame
+
+NOTHING_TO_CHECK = -1  # the sender's ERROR_POSITION: what comes back says nothing
+
+
+@dataclass(frozen=True)
+class EchoServer:
+    """One that runs."""
+
+    port: int
+    pid: int
+
+
+@contextmanager
+def echoing(answer: Path) -> Iterator[EchoServer]:
+    """A process that answers everything with what is in that file."""
+    command = [sys.executable, "-m", "bench.echo_server", str(answer)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield EchoServer(int(server.stdout.readline()), server.pid)
+        finally:
+            server.kill()
 
 
 class Echo:

@@ -1,11 +1,10 @@
 """Requests of one record each over fifty connections, as a share of the echo server on the same event loop."""
 
-import subprocess
-import sys
 from typing import Any
 
 from bench import machine, requests
 from bench.broker import Broker
+from bench.echo_server import NOTHING_TO_CHECK, echoing
 from bench.plan import DURABILITIES, Plan
 from bench.programs import build, run_program
 from bench.trials import Goal, Row, compared
@@ -17,7 +16,6 @@ ACKS_ALL = -1
 TOPIC = "requests"
 SHARE_OF_ECHO = Goal(0.40, at_least=True)
 REQUESTS_MIN, REQUESTS_MAX = 2_000, 200_000
-NOTHING_TO_CHECK = -1
 
 
 class SmallRequests:
@@ -67,15 +65,8 @@ class SmallRequests:
         self._plan.say(f"  {row.durability:10} {what}  (broker CPU {beside['broker_cpu_us']:.0f} us a request)")
 
     def _echo(self) -> tuple[float, str | None]:
-        command = [sys.executable, "-m", "bench.echo_server", str(self._answer)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stdout is not None
-                port = int(server.stdout.readline())
-                with machine.watch([server.pid]) as seen:
-                    result = self._send(port, NOTHING_TO_CHECK, server.pid)
-            finally:
-                server.kill()
+        with echoing(self._answer) as server, machine.watch([server.pid]) as seen:
+            result = self._send(server.port, NOTHING_TO_CHECK, server.pid)
         return result["requests"] / result["seconds"], seen.disturbance
 
     def _broker(self, durability: str) -> tuple[dict[str, Any], str | None]:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from bench.comparison.room import LEAST, Least, room
 from bench.trials import REFERENCE_DRIFT_MAX, SPREAD_MAX, Figure, Goal, Refusal, Trial, verdict
 
 HIGHTIDE, KAFKA = "hightide", "Kafka"
 HIGHTIDE_FSYNC, KAFKA_FSYNC = "hightide fsync", "Kafka fsync"
 MOCK, FLOOR = "client's mock", "floor"
+SENDFILE, ECHO = "sendfile", "echo server"
 RUNS_OF_DOUBT = 5  # where some runs reach a goal and some do not
 TAIL_SPREAD_MAX = 0.60  # a 99th percentile, or a start, is decided by few events
 
@@ -55,6 +57,7 @@ class Line:
     unit: str
     pair: tuple[str, str | None] = (HIGHTIDE, KAFKA)
     goal: Goal | None = None
+    least: Least | None = None  # where the goal is to be held against what the machine takes without brokers
     spread_max: float = SPREAD_MAX
     point: Point | None = None
     plotted: bool = True
@@ -72,6 +75,9 @@ class Line:
         if reference is not None and second is not None:
             beside[second] = reference.figures[self.figure]
             value = value / max(beside[second], 1e-12)
+            if self.goal is not None and self.least is not None:
+                beside |= room(self.figure, self.goal, subject.figures, reference.figures)
+                beside[LEAST] = runs[self.least.contestant].figures[self.least.figure] * self.least.times
         disturbance = _disturbance(subject, reference, before, after) if self.is_timed else None
         self.trials.append(Trial(value, disturbance, beside))
         self.measured_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -17,6 +17,7 @@ from bench.clusters import Cluster
 from bench.comparison.arena import Arena
 from bench.comparison.contests import Floor, Run
 from bench.comparison.effort import Effort
+from bench.echo_server import NOTHING_TO_CHECK, echoing
 from bench.kafka_server import kafka_jars, tool_command
 from bench.programs import LONG_QUEUE, SHORT_QUEUE, FailedError, build, librdkafka, run_program
 
@@ -25,6 +26,7 @@ PAGE_CACHE, FSYNC = "page cache", "fsync"
 SPARE_MEGABYTES = 300  # what client and brokers use beside the bytes of the run
 FLOOR_MEGABYTES = 250
 ACKS_ALL_CODE = -1
+ECHO_TOPIC = "echo"
 FULL_BATCHES = 0
 PERFORMANCE_TEST = "org.apache.kafka.tools.ProducerPerformance"
 PERFORMANCE_LINE = re.compile(r"\(([\d.]+) MB/sec\).*?([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th")
@@ -79,11 +81,32 @@ class Loads:
         megabytes = self.effort.amount(FLOOR_MEGABYTES, at_least=10)
         self.touch(megabytes)
         with machine.watch() as seen:
-            result = run_program(
-                sys.executable, "-m", "bench.floor", megabytes, self.effort.directory / "floor.log"
-            )  # fmt: skip
+            result = self._alone("bench.floor", megabytes)
         size = result["bytes"] / MB
         return Floor(result["cpu_seconds"] * 1e3 / size, size / result["seconds"], seen.disturbance)
+
+    def _alone(self, module: str, megabytes: int) -> dict[str, Any]:
+        return run_program(sys.executable, "-m", module, megabytes, self.effort.directory / "floor.log")
+
+    def sendfile(self) -> Run:
+        """What the kernel takes to send what a reader asks for, without a broker."""
+        megabytes = self.effort.amount(FLOOR_MEGABYTES, at_least=10)
+        self.touch(megabytes)
+        with machine.watch() as seen:
+            result = self._alone("bench.send_floor", megabytes)
+        return Run({"cpu_ms_mb": result["cpu_seconds"] * 1e3 / (result["bytes"] / MB)}, seen.disturbance)
+
+    def echo(self, connections: int, count: int) -> Run:
+        """The same small requests to a server on the broker's sockets and event loop that does nothing with them."""
+        frame, answer = (self.effort.directory / name for name in ("request.bin", "answer.bin"))
+        frame.write_bytes(requests.produce_frame(ECHO_TOPIC, ACKS_ALL_CODE, value_bytes=100))
+        answer.write_bytes(requests.produce_answer(ECHO_TOPIC))
+        warmup = max(count // 10, 2 * connections)
+        with echoing(answer) as server, machine.watch([server.pid]) as seen:
+            result = run_program(
+                self._sender, server.port, connections, count, warmup, frame, NOTHING_TO_CHECK, server.pid
+            )  # fmt: skip
+        return Run(_of_requests(result, count), seen.disturbance)
 
     def produce(self, arena: Arena, system: str, work: Produce) -> Run:
         """librdkafka as fast as it can, with each queue: everybody counts with the one that suits it better."""
@@ -165,14 +188,7 @@ class Loads:
                 result = self._send(cluster, topic, connections, count, warmup, frame)
             memory = resident_mb(cluster)
             admin.expect_records(cluster, topic, count + warmup)
-        figures = {
-            "requests_s": count / result["seconds"],
-            "cpu_us": result["server_cpu_seconds"] * 1e6 / count,
-            "p50_us": result["p50_us"],
-            "p99_us": result["p99_us"],
-            "rss_mb": memory,
-        }
-        return Run(figures, seen.disturbance)
+        return Run(_of_requests(result, count) | {"rss_mb": memory}, seen.disturbance)
 
     def ready_batches(self, arena: Arena, system: str, connections: int, count: int, batch: tuple[int, int]) -> Run:
         """Whole batches that were made before, so that the client does nothing but send: what a broker takes by itself.
@@ -337,6 +353,16 @@ def resident_mb(cluster: Cluster) -> float:
 
 def _listed(pids: list[int]) -> str:
     return ",".join(map(str, pids)) or "0"
+
+
+def _of_requests(result: dict[str, Any], count: int) -> dict[str, float]:
+    return {
+        "requests_s": count / result["seconds"],
+        "cpu_us": result["server_cpu_seconds"] * 1e6 / count,
+        "client_us": result["client_cpu_seconds"] * 1e6 / count,
+        "p50_us": result["p50_us"],
+        "p99_us": result["p99_us"],
+    }
 
 
 def _latencies(result: dict[str, Any]) -> dict[str, float]:

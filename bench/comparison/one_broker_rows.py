@@ -4,9 +4,22 @@ from collections.abc import Callable
 from functools import partial
 
 from bench.comparison.arena import Arena
-from bench.comparison.contests import HIGHTIDE, KAFKA, MOCK, TAIL_SPREAD_MAX, Contest, Line, Point, Run
+from bench.comparison.contests import (
+    ECHO,
+    FLOOR,
+    HIGHTIDE,
+    KAFKA,
+    MOCK,
+    SENDFILE,
+    TAIL_SPREAD_MAX,
+    Contest,
+    Line,
+    Point,
+    Run,
+)
 from bench.comparison.loads import Loads, Produce
-from bench.trials import Goal
+from bench.comparison.room import Least
+from bench.trials import SPREAD_MAX, Goal
 
 LARGE, SMALL = 1024, 100
 CODECS, PARTITIONS = ("none", "lz4"), (1, 12)
@@ -25,6 +38,9 @@ REQUESTS = {1: 6_000, 10: 20_000}
 REQUESTS_OF_MANY = 40_000
 
 THROUGHPUT, CPU_PER_MB, CPU_PER_REQUEST = "throughput", "broker CPU per MB", "broker CPU per request"
+WRITE_LEAST = Least(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write")
+SEND_LEAST = Least(SENDFILE, "cpu_ms_mb", "`sendfile` alone")
+ECHO_LEAST = Least(ECHO, "cpu_us", "an echo server on the same event loop")
 REQUEST_GOALS = {50: Goal(2.0, at_least=True), 500: Goal(1.3, at_least=True)}
 
 
@@ -68,9 +84,12 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
     is_plain = codec == "none"
     if message_bytes == LARGE:
         lines = [
-            Line(title, "mb_s", "MB/s", goal=Goal(3.0, at_least=True) if is_plain else None),
-            Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", goal=Goal(0.2, at_least=False) if is_plain else None),
-        ]
+            Line(title, "mb_s", "MB/s", goal=Goal(3.0, at_least=True) if is_plain else None, least=WRITE_LEAST),
+            Line(
+                f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB",
+                goal=Goal(0.2, at_least=False) if is_plain else None, least=WRITE_LEAST,
+            ),
+        ]  # fmt: skip
         if is_plain and partitions == 1:
             own_goal = Goal(0.45, at_least=False)
             lines.append(
@@ -79,9 +98,12 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
             lines.append(Line(f"{title}: memory", "rss_mb", "MB", plotted=False, is_timed=False))
     else:
         lines = [
-            Line(title, "messages_s", "messages/s", goal=Goal(1.2, at_least=True) if is_plain else None),
+            Line(
+                title, "messages_s", "messages/s",
+                goal=Goal(1.2, at_least=True) if is_plain else None, least=WRITE_LEAST,
+            ),
             Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB"),
-        ]
+        ]  # fmt: skip
     if acks == "1" and partitions == 1:
         figure, unit = ("mb_s", "MB/s") if message_bytes == LARGE else ("messages_s", "messages/s")
         runners = {**runners, MOCK: lambda: loads.mock(work)}
@@ -113,10 +135,14 @@ def _consume(loads: Loads, arena: Arena, message_bytes: int) -> Contest:
     is_large = message_bytes == LARGE
     figure, unit = ("mb_s", "MB/s") if is_large else ("messages_s", "messages/s")
     lines = [
-        Line(title, figure, unit, goal=Goal(1.5, at_least=True) if is_large else None),
-        Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", goal=Goal(0.35, at_least=False) if is_large else None),
-    ]
-    return Contest("consume", title, both(lambda system: loads.consume(arena, system, work)), lines)
+        Line(title, figure, unit, goal=Goal(1.5, at_least=True) if is_large else None, least=SEND_LEAST),
+        Line(
+            f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB",
+            goal=Goal(0.35, at_least=False) if is_large else None, least=SEND_LEAST,
+        ),
+    ]  # fmt: skip
+    runners = both(lambda system: loads.consume(arena, system, work))
+    return Contest("consume", title, {**runners, SENDFILE: loads.sendfile}, lines)
 
 
 def _requests(loads: Loads, arena: Arena, connections: int) -> Contest:
@@ -125,31 +151,35 @@ def _requests(loads: Loads, arena: Arena, connections: int) -> Contest:
     title = f"one-record requests, {connections} connection{plural}"
     point = Point("connections", connections)
     lines = [
-        Line(title, "requests_s", "requests/s", goal=REQUEST_GOALS.get(connections), point=point),
+        Line(
+            title, "requests_s", "requests/s", goal=REQUEST_GOALS.get(connections), least=ECHO_LEAST, point=point
+        ),
         Line(f"{title}: {CPU_PER_REQUEST}", "cpu_us", "us", point=point),
         Line(f"{title}: p50", "p50_us", "us", plotted=connections == 1),
         Line(f"{title}: p99", "p99_us", "us", plotted=connections == 1, spread_max=TAIL_SPREAD_MAX),
-    ]
+    ]  # fmt: skip
     runners = both(lambda system: loads.one_record_requests(arena, system, connections, count))
+    runners[ECHO] = lambda: loads.echo(connections, count)
     return Contest("requests" if connections in (1, 50, 500) else "connections", title, runners, lines)
 
 
 def latency_lines(
     title: str, p50_goal: float | None, p99_goal: float | None, pair: tuple[str, str] = (HIGHTIDE, KAFKA)
 ) -> list[Line]:
-    """What the runs at a fixed rate tell."""
+    """What the runs at a fixed rate tell; goals are held against the client alone, who must run in the contest."""
 
-    def goal(limit: float | None) -> Goal | None:
-        return None if limit is None else Goal(limit, at_least=False)
+    def line(percentile: str, limit: float | None, spread_max: float) -> Line:
+        figure = f"produce_{percentile}_us"
+        goal = None if limit is None else Goal(limit, at_least=False)
+        least = Least(MOCK, figure, "the client alone")
+        return Line(f"{title}: produce {percentile}", figure, "us", pair, goal, least, spread_max)
 
     return [
-        Line(f"{title}: produce p50", "produce_p50_us", "us", pair, goal(p50_goal)),
-        Line(
-            f"{title}: produce p99", "produce_p99_us", "us", pair, goal(p99_goal), TAIL_SPREAD_MAX
-        ),
+        line("p50", p50_goal, SPREAD_MAX),
+        line("p99", p99_goal, TAIL_SPREAD_MAX),
         Line(f"{title}: end-to-end p50", "end_to_end_p50_us", "us", pair),
         Line(f"{title}: end-to-end p99", "end_to_end_p99_us", "us", pair, spread_max=TAIL_SPREAD_MAX),
-    ]  # fmt: skip
+    ]
 
 
 def _latency(loads: Loads, arena: Arena, rate: int) -> Contest:

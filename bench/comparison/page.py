@@ -8,8 +8,10 @@ from rich.table import Table
 
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
+from bench.comparison.room import CLIENT, LEAST, LEFT, TAKEN, is_beyond
 
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
+ROOM_COLUMNS = ("goal missed", "goal", "the client takes", "the goal leaves", "taken", "the least", "what is left is")
 SECTIONS = {
     "startup": "Start-up and memory",
     "produce": "Produce, one broker",
@@ -49,6 +51,14 @@ have the congestion control that the page names; hightide's own are never paced 
 """
 
 
+MISSED = """\
+Client and brokers share the cores of this machine. At the speed that a goal asks for the client takes its part of
+them, and brokers may take no more than the rest, even if nobody ever waited for anybody: that is what a goal of
+throughput leaves for each MB or request. A goal of CPU or latency leaves its share of what Kafka took. "The least" is
+what does the same without a broker. Medians of the rounds that count; where a goal leaves less than the least, no
+broker reaches it on this machine with this client."""
+
+
 def print_table(result: Document, console: Console) -> None:
     """The terminal's form: the rows with goals, or all where none has one. The page has everything."""
     shown = _with_goals(result) if any("goal" in row for row in result["rows"]) else result
@@ -75,6 +85,7 @@ def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
         lines += [f"## {title}", "", "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
         lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
         lines.append("")
+    lines += _missed(result)
     lines += ["## Plots", ""]
     for name in plot_names:
         lines += [f"![{name.removesuffix('.svg').replace('-', ' ')}]({name})", ""]
@@ -85,6 +96,33 @@ def markdown(result: Document, plot_names: Iterable[str] = ()) -> str:
     if refusals:
         lines += ["## Rows without a figure", "", *(f"- {text}" for text in refusals), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _missed(result: Document) -> list[str]:
+    """The goals that were missed, beside what the machine allows."""
+    rows = [row for row in result["rows"] if not row.get("reached", True) and "room" in row]
+    if not rows:
+        return []
+    lines = ["## What the missed goals leave", "", MISSED, "", "| " + " | ".join(ROOM_COLUMNS) + " |"]
+    lines.append("|" + " --- |" * len(ROOM_COLUMNS))
+    return [*lines, *("| " + " | ".join(_room_cells(row)) + " |" for row in rows), ""]
+
+
+def _room_cells(row: dict[str, Any]) -> tuple[str, ...]:
+    found = row["room"]
+    left, taken = (_number(found[name], found["unit"]) for name in (LEFT, TAKEN))
+    client = _number(found[CLIENT], found["unit"]) if CLIENT in found else ""
+    least = f"{_number(found[LEAST], found['unit'])} ({found['least_is']})" if LEAST in found else ""
+    verdict = "less than the least" if is_beyond(found) else ""
+    return (
+        row["what"],
+        _goal(row).partition(",")[0],
+        client,
+        "nothing" if found[LEFT] <= 0 else left,
+        taken,
+        least,
+        verdict,
+    )
 
 
 def circumstances(result: Document) -> str:

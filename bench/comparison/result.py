@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench.comparison.contests import HIGHTIDE, KAFKA, Contest, Line
+from bench.comparison.room import room_of
 from bench.kafka_server import VERSION as KAFKA_VERSION
 from bench.machine import CORES, congestion_control, python_version
 from bench.programs import client_allocator
@@ -104,6 +105,10 @@ def _row(contest: Contest, line: Line, runs_needed: int) -> dict[str, Any]:
     if line.goal is not None:
         row["goal"] = {"limit": line.goal.limit, "at_least": line.goal.at_least}
         row["reached"] = isinstance(verdict, Figure) and line.goal.reached(verdict.value)
+        beside = [trial.beside for trial in line.trials if trial.disturbance is None]
+        found = room_of(line.figure, line.unit, line.least, beside)
+        if found:
+            row["room"] = found
     row["trials"] = [
         {"value": trial.value, "disturbance": trial.disturbance, **trial.beside} for trial in line.trials
     ]  # fmt: skip

@@ -1,0 +1,60 @@
+"""The machine's floor for a consumed megabyte: `sendfile` of what the page cache has, and nothing else.
+
+Run as a program of its own (`python -m bench.send_floor MEGABYTES FILE`), so that its CPU time is that call alone. The
+reader is a forked child, which takes every byte as a client does. Nothing paces the bytes, as between a broker of ours
+and a client on one machine.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+
+from hightide.limits import MIB
+
+WARMUP_MB = 16
+
+
+def main(megabytes: int, path: str) -> None:
+    """Measure and print one JSON object."""
+    pieces = -(-megabytes * 1_000_000 // MIB)
+    warmup = -(-WARMUP_MB * 1_000_000 // MIB)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        for number in range(pieces):
+            os.pwrite(file, bytes(MIB), number * MIB)
+        listener = socket.create_server(("127.0.0.1", 0))
+        reader = os.fork()
+        if reader == 0:
+            _read(listener.getsockname()[1])
+            os._exit(0)
+        connection, _ = listener.accept()
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+            _send(connection, file, min(warmup, pieces))
+            cpu, started = time.process_time(), time.monotonic()
+            _send(connection, file, pieces)
+            cpu, seconds = time.process_time() - cpu, time.monotonic() - started
+    finally:
+        os.close(file)
+        os.unlink(path)
+    os.waitpid(reader, 0)
+    print(json.dumps({"seconds": seconds, "bytes": pieces * MIB, "cpu_seconds": cpu}))
+
+
+def _send(connection: socket.socket, file: int, pieces: int) -> None:
+    position = 0
+    while position < pieces * MIB:
+        position += os.sendfile(connection.fileno(), file, position, MIB)
+
+
+def _read(port: int) -> None:
+    buffer = bytearray(MIB)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        while connection.recv_into(buffer):
+            pass
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
