@@ -32,6 +32,7 @@ FRAMES_LONG = 200_000
 EXAMPLES = 400
 ANSWER_SECONDS = 2.0
 ROUNDS_AT_LEAST = 20
+ATTEMPTS_MAX = 50
 WAITING_MAX = 10
 # No frame here is larger than a few KiB and none is kept. What may stay is the topics that mutated names made, some 20
 # KiB each, and what the allocator does not give back; a leak of a receive buffer per connection (64 KiB) would be
@@ -44,7 +45,8 @@ class Bystander:
 
     TOPIC = "somebody-elses-affairs"
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, rounds_at_least: int) -> None:
+        self.rounds_at_least = rounds_at_least
         self._writer, self._reader = RawClient(port), RawClient(port)
         assert self._writer.call(create_topic(self.TOPIC), 7).topics[0].error_code == 0
         self._stopping = threading.Event()
@@ -61,6 +63,13 @@ class Bystander:
         self._thread.join(30)
         self._writer.close()
         self._reader.close()
+
+    def company(self) -> Iterator[int]:
+        """Numbers of attempts to trouble it, until it did enough beside them: how fast either is does not count."""
+        for attempt in range(ATTEMPTS_MAX):
+            yield attempt
+            if self.rounds >= self.rounds_at_least or self.trouble:
+                return
 
     def _run(self) -> None:
         try:
@@ -80,11 +89,11 @@ class Bystander:
 
 
 @contextmanager
-def under_watch(broker: BrokerProcess, rounds_at_least: int = ROUNDS_AT_LEAST) -> Iterator[None]:
+def under_watch(broker: BrokerProcess, rounds_at_least: int = ROUNDS_AT_LEAST) -> Iterator[Bystander]:
     """Whatever happens inside, nobody else may notice, and it may not cost memory for good."""
     before = broker.resident_bytes()
-    with Bystander(broker.port) as bystander:
-        yield
+    with Bystander(broker.port, rounds_at_least) as bystander:
+        yield bystander
     assert bystander.trouble == []
     assert bystander.rounds >= rounds_at_least
     assert broker.is_running, broker.log_tail()
@@ -149,16 +158,18 @@ def throw(port: int, frames: Iterable[bytes]) -> None:
 
 def test_mutated_requests(broker: BrokerProcess, corpus: list[Sample]) -> None:
     mutator = Mutator(f"{SEED}:live", corpus)
-    with under_watch(broker):
-        throw(broker.port, (mutator.frame() for _ in range(FRAMES)))
+    with under_watch(broker) as bystander:
+        for _ in bystander.company():
+            throw(broker.port, (mutator.frame() for _ in range(FRAMES)))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_many_more_mutated_requests(broker: BrokerProcess, corpus: list[Sample]) -> None:
     mutator = Mutator(f"{SEED}:long", corpus)
-    with under_watch(broker):
-        throw(broker.port, (mutator.frame() for _ in range(FRAMES_LONG)))
+    with under_watch(broker) as bystander:
+        for _ in bystander.company():
+            throw(broker.port, (mutator.frame() for _ in range(FRAMES_LONG)))
 
 
 def test_generated_frames(broker: BrokerProcess, corpus: list[Sample]) -> None:
@@ -175,8 +186,9 @@ def test_generated_frames(broker: BrokerProcess, corpus: list[Sample]) -> None:
         throw(broker.port, [((len(payload) + announced) & 0xFFFFFFFF).to_bytes(4) + payload])
         assert broker.is_running
 
-    with under_watch(broker):
-        thrown()
+    with under_watch(broker) as bystander:
+        for _ in bystander.company():
+            thrown()
 
 
 BOMBS: dict[int, Callable[[bytes], Any]] = {  # by the number of the codec
@@ -196,9 +208,9 @@ def test_bombs(broker: BrokerProcess, corpus: list[Sample]) -> None:
         made = client.call(create_topic("opened", compression_type="uncompressed", max_message_bytes="20000000"), 7)
         assert made.topics[0].error_code == 0
         highest = broker.peak_bytes()
-        with under_watch(broker, rounds_at_least=2):
-            for codec, compress in BOMBS.items():
-                payload = bytes(compress(bytes(BOMB_BYTES)))
+        payloads = {codec: bytes(compress(bytes(BOMB_BYTES))) for codec, compress in BOMBS.items()}
+        with under_watch(broker, rounds_at_least=2) as bystander:
+            for codec, payload in (each for _ in bystander.company() for each in payloads.items()):
                 bomb = build_batch([b"x"], attributes=codec, payload=payload)
                 answer = client.call(produce_batch("opened", bomb), 9).responses[0].partition_responses[0]
                 assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE), len(payload)
@@ -210,6 +222,7 @@ def test_streams_of_rubbish(broker: BrokerProcess, corpus: list[Sample]) -> None
     """Many frames on one connection: a wrong one ends it, whatever was promised before and behind it."""
     mutator = Mutator(f"{SEED}:streams", corpus)
     good = [len(sample.payload).to_bytes(4) + sample.payload for sample in corpus]
-    with under_watch(broker):
-        for number in range(200):
-            throw(broker.port, [b"".join([*good[number % len(good) :][:5], *(mutator.frame() for _ in range(10))])])
+    with under_watch(broker) as bystander:
+        for _ in bystander.company():
+            for number in range(200):
+                throw(broker.port, [b"".join([*good[number % len(good) :][:5], *(mutator.frame() for _ in range(10))])])
