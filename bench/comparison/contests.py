@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bench.comparison.room import LEAST, Least, room
+from bench.comparison.room import CEILING, COSTS, LEAST, Least, ceiling, room
 from bench.trials import REFERENCE_DRIFT_MAX, SPREAD_MAX, Figure, Goal, Refusal, Trial, verdict
 
 HIGHTIDE, KAFKA = "hightide", "Kafka"
@@ -58,6 +58,7 @@ class Line:
     pair: tuple[str, str | None] = (HIGHTIDE, KAFKA)
     goal: Goal | None = None
     least: Least | None = None  # where the goal is to be held against what the machine takes without brokers
+    client_cores: int | None = None  # where the client may run on some only
     spread_max: float = SPREAD_MAX
     point: Point | None = None
     plotted: bool = True
@@ -78,6 +79,10 @@ class Line:
             if self.goal is not None and self.least is not None:
                 beside |= room(self.figure, self.goal, subject.figures, reference.figures)
                 beside[LEAST] = runs[self.least.contestant].figures[self.least.figure] * self.least.times
+                if self.client_cores is not None:
+                    beside[CEILING] = ceiling(self.figure, subject.figures, self.client_cores)
+                elif self.figure in COSTS and MOCK in runs:
+                    beside[CEILING] = runs[MOCK].figures[self.figure]
         disturbance = _disturbance(subject, reference, before, after) if self.is_timed else None
         self.trials.append(Trial(value, disturbance, beside))
         self.measured_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,10 +8,12 @@ from rich.table import Table
 
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
-from bench.comparison.room import CLIENT, LEAST, LEFT, TAKEN, is_beyond
+from bench.comparison.room import CEILING, CLIENT, LEAST, LEFT, TAKEN, verdict
 
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
-ROOM_COLUMNS = ("goal missed", "goal", "the client takes", "the goal leaves", "taken", "the least", "what is left is")
+ROOM_COLUMNS = (
+    "goal missed", "it asks for", "client alone", "client takes", "goal leaves", "taken", "the least", "out of reach",
+)  # fmt: skip
 SECTIONS = {
     "startup": "Start-up and memory",
     "produce": "Produce, one broker",
@@ -55,8 +57,9 @@ MISSED = """\
 Client and brokers share the cores of this machine. At the speed that a goal asks for the client takes its part of
 them, and brokers may take no more than the rest, even if nobody ever waited for anybody: that is what a goal of
 throughput leaves for each MB or request. A goal of CPU or latency leaves its share of what Kafka took. "The least" is
-what does the same without a broker. Medians of the rounds that count; where a goal leaves less than the least, no
-broker reaches it on this machine with this client."""
+what does the same without a broker; "client alone" how fast it is against the broker inside itself, or as fast as its
+own CPU time lets it be where it stays on one core. Medians of the rounds that count. Out of reach means: of any
+broker, on this machine with this client."""
 
 
 def print_table(result: Document, console: Console) -> None:
@@ -113,16 +116,10 @@ def _room_cells(row: dict[str, Any]) -> tuple[str, ...]:
     left, taken = (_number(found[name], found["unit"]) for name in (LEFT, TAKEN))
     client = _number(found[CLIENT], found["unit"]) if CLIENT in found else ""
     least = f"{_number(found[LEAST], found['unit'])} ({found['least_is']})" if LEAST in found else ""
-    verdict = "less than the least" if is_beyond(found) else ""
-    return (
-        row["what"],
-        _goal(row).partition(",")[0],
-        client,
-        "nothing" if found[LEFT] <= 0 else left,
-        taken,
-        least,
-        verdict,
-    )
+    left = "nothing" if found[LEFT] <= 0 else left
+    asked = row["goal"]["limit"] * row[row["pair"][1]]
+    alone = _number(found[CEILING], row["unit"]) if CEILING in found else ""
+    return (row["what"], _number(asked, row["unit"]), alone, client, left, taken, least, verdict(found, asked))
 
 
 def circumstances(result: Document) -> str:

@@ -2,7 +2,8 @@
 
 Client and brokers share the cores of one machine. At the speed that a goal asks for the client takes a part of them,
 and no broker, whatever it is written in, may take more than the rest, even if nobody ever waited for anybody. Where
-that is less than the least that the work itself takes, no broker reaches the goal on this machine with this client.
+that is less than the least that the work itself takes, or the client by itself is not as fast as that, no broker
+reaches the goal on this machine with this client.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,6 +43,7 @@ COSTS = {
     "requests_s": Cost("requests_s", "cpu_us", "client_us", "us", 1e6),
 }
 CLIENT, LEFT, TAKEN, LEAST = "client_takes", "left", "taken", "least"
+CEILING = "ceiling"
 
 
 def room(figure: str, goal: Goal, subject: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
@@ -51,9 +53,14 @@ def room(figure: str, goal: Goal, subject: Mapping[str, float], reference: Mappi
         return {LEFT: goal.limit * reference[figure], TAKEN: subject[figure]}
     if cost.client not in subject:
         return {}
-    asked = goal.limit * reference[cost.speed]
-    left = CORES * cost.in_a_second / asked - subject[cost.client]
+    left = CORES * cost.in_a_second / (goal.limit * reference[cost.speed]) - subject[cost.client]
     return {CLIENT: subject[cost.client], LEFT: left, TAKEN: subject[cost.brokers]}
+
+
+def ceiling(figure: str, client: Mapping[str, float], cores: int) -> float:
+    """The speed of a client that has so many cores and never waits: what each costs it is all it has to do."""
+    cost = COSTS[figure]
+    return client[figure] / client[cost.speed] * cores * cost.in_a_second / client[cost.client]
 
 
 def room_of(figure: str, unit: str, least: Least | None, rounds: Iterable[Mapping[str, float]]) -> dict[str, Any]:
@@ -63,7 +70,7 @@ def room_of(figure: str, unit: str, least: Least | None, rounds: Iterable[Mappin
         return {}
     cost = COSTS.get(figure)
     found: dict[str, Any] = {"unit": unit if cost is None else cost.unit}
-    for name in (CLIENT, LEFT, TAKEN, LEAST):
+    for name in (CEILING, CLIENT, LEFT, TAKEN, LEAST):
         values = [each[name] for each in known if name in each]
         if values:
             found[name] = median(values)
@@ -72,6 +79,10 @@ def room_of(figure: str, unit: str, least: Least | None, rounds: Iterable[Mappin
     return found
 
 
-def is_beyond(found: Mapping[str, Any]) -> bool:
-    """Whether the goal leaves less than the work itself takes."""
-    return bool(found[LEFT] < found.get(LEAST, 0.0))
+def verdict(found: Mapping[str, Any], asked: float) -> str:
+    """Why no broker reaches the goal here, if so; `asked` is the speed or the cost that the goal comes to."""
+    if found[LEFT] < found.get(LEAST, 0.0):
+        return "it leaves less than the least"
+    if CEILING in found and asked > found[CEILING]:
+        return "it asks more than the client does alone"
+    return ""
