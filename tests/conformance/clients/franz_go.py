@@ -28,6 +28,7 @@ class FranzGo:
         found = re.match(r"go(\d+)\.(\d+)", said)
         if found is None or (int(found[1]), int(found[2])) < OLDEST_GO:
             raise GoMissingError(f"franz-go wants Go {OLDEST_GO[0]}.{OLDEST_GO[1]} or newer, this is {said.strip()}")
+        PROGRAM.parent.mkdir(exist_ok=True)
         done = subprocess.run(["go", "build", "-o", str(PROGRAM), "."], cwd=SOURCES, capture_output=True, text=True)
         assert done.returncode == 0, f"go can't build franz-go's program: {done.stderr[-1000:]}"
 

@@ -9,7 +9,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,13 +62,16 @@ func produce(ctx context.Context, bootstrap, topic, codec string, count int) sai
 func consume(ctx context.Context, bootstrap, topic, group, balancer string, count int) said {
 	var lock sync.Mutex
 	var done sync.WaitGroup
-	values, headers := []string{}, 0
+	values, headers := map[string]bool{}, 0
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	for range 2 {
 		member := client(bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 			kgo.Balancers(balancers[balancer]), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.DisableAutoCommit())
+			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.DisableAutoCommit(),
+			kgo.OnPartitionsRevoked(func(ctx context.Context, member *kgo.Client, _ map[string][]int32) {
+				check(member.CommitUncommittedOffsets(ctx)) // or whoever gets them reads them again
+			}))
 		done.Add(1)
 		go func() {
 			defer done.Done()
@@ -75,8 +80,10 @@ func consume(ctx context.Context, bootstrap, topic, group, balancer string, coun
 				fetches := member.PollFetches(ctx)
 				lock.Lock()
 				fetches.EachRecord(func(record *kgo.Record) {
-					values = append(values, string(record.Value))
-					headers += len(record.Headers)
+					if !values[string(record.Value)] {
+						headers += len(record.Headers)
+					}
+					values[string(record.Value)] = true
 				})
 				if len(values) >= count {
 					stop()
@@ -87,7 +94,7 @@ func consume(ctx context.Context, bootstrap, topic, group, balancer string, coun
 		}()
 	}
 	done.Wait()
-	return said{"values": values, "headers": headers}
+	return said{"values": slices.Sorted(maps.Keys(values)), "headers": headers}
 }
 
 func admin(ctx context.Context, bootstrap, topic, group string) said {
@@ -153,6 +160,8 @@ func main() {
 		found = consume(ctx, a[1], a[2], a[3], a[4], number(a[5]))
 	case "admin":
 		found = admin(ctx, a[1], a[2], a[3])
+	default:
+		check(fmt.Errorf("no command %q", a[0]))
 	}
 	check(json.NewEncoder(os.Stdout).Encode(found))
 }
