@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bench.comparison.room import CEILING, COSTS, LEAST, Least, ceiling, room
+from bench.comparison.room import ALONE, CEILING, COSTS, WorkAlone, ceiling, room
 from bench.trials import REFERENCE_DRIFT_MAX, SPREAD_MAX, Figure, Goal, Refusal, Trial, verdict
 
 HIGHTIDE, KAFKA = "hightide", "Kafka"
@@ -57,7 +57,7 @@ class Line:
     unit: str
     pair: tuple[str, str | None] = (HIGHTIDE, KAFKA)
     goal: Goal | None = None
-    least: Least | None = None  # where the goal is to be held against what the machine takes without brokers
+    alone: WorkAlone | None = None  # where the goal is to be held against what the machine takes without brokers
     client_cores: int | None = None  # where the client may run on some only
     spread_max: float = SPREAD_MAX
     point: Point | None = None
@@ -76,9 +76,9 @@ class Line:
         if reference is not None and second is not None:
             beside[second] = reference.figures[self.figure]
             value = value / max(beside[second], 1e-12)
-            if self.goal is not None and self.least is not None:
+            if self.goal is not None and self.alone is not None:
                 beside |= room(self.figure, self.goal, subject.figures, reference.figures)
-                beside[LEAST] = runs[self.least.contestant].figures[self.least.figure] * self.least.times
+                beside[ALONE] = runs[self.alone.contestant].figures[self.alone.figure] * self.alone.times
                 if self.client_cores is not None:
                     beside[CEILING] = ceiling(self.figure, subject.figures, self.client_cores)
                 elif self.figure in COSTS and MOCK in runs:

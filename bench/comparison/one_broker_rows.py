@@ -18,7 +18,7 @@ from bench.comparison.contests import (
     Run,
 )
 from bench.comparison.loads import Loads, Produce
-from bench.comparison.room import Least
+from bench.comparison.room import WorkAlone
 from bench.trials import SPREAD_MAX, Goal
 
 LARGE, SMALL = 1024, 100
@@ -39,9 +39,9 @@ REQUESTS_OF_MANY = 40_000
 
 THROUGHPUT, CPU_PER_MB, CPU_PER_REQUEST = "throughput", "broker CPU per MB", "broker CPU per request"
 READER_CORES = 1  # its threads stay on one: on two they hold each other up
-WRITE_LEAST = Least(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write")
-SEND_LEAST = Least(SENDFILE, "cpu_ms_mb", "`sendfile` alone")
-ECHO_LEAST = Least(ECHO, "cpu_us", "an echo server on the same event loop")
+WRITE_ALONE = WorkAlone(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write")
+SEND_ALONE = WorkAlone(SENDFILE, "cpu_ms_mb", "`sendfile` alone")
+ECHO_ALONE = WorkAlone(ECHO, "cpu_us", "an echo server on the same event loop")
 REQUEST_GOALS = {50: Goal(2.0, at_least=True), 500: Goal(1.3, at_least=True)}
 
 
@@ -85,10 +85,10 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
     is_plain = codec == "none"
     if message_bytes == LARGE:
         lines = [
-            Line(title, "mb_s", "MB/s", goal=Goal(3.0, at_least=True) if is_plain else None, least=WRITE_LEAST),
+            Line(title, "mb_s", "MB/s", goal=Goal(3.0, at_least=True) if is_plain else None, alone=WRITE_ALONE),
             Line(
                 f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB",
-                goal=Goal(0.2, at_least=False) if is_plain else None, least=WRITE_LEAST,
+                goal=Goal(0.2, at_least=False) if is_plain else None, alone=WRITE_ALONE,
             ),
         ]  # fmt: skip
         if is_plain and partitions == 1:
@@ -101,7 +101,7 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
         lines = [
             Line(
                 title, "messages_s", "messages/s",
-                goal=Goal(1.2, at_least=True) if is_plain else None, least=WRITE_LEAST,
+                goal=Goal(1.2, at_least=True) if is_plain else None, alone=WRITE_ALONE,
             ),
             Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB"),
         ]  # fmt: skip
@@ -139,11 +139,11 @@ def _consume(loads: Loads, arena: Arena, message_bytes: int) -> Contest:
     lines = [
         Line(
             title, figure, unit,
-            goal=Goal(1.5, at_least=True) if is_large else None, least=SEND_LEAST, client_cores=READER_CORES,
+            goal=Goal(1.5, at_least=True) if is_large else None, alone=SEND_ALONE, client_cores=READER_CORES,
         ),
         Line(
             f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB",
-            goal=Goal(0.35, at_least=False) if is_large else None, least=SEND_LEAST,
+            goal=Goal(0.35, at_least=False) if is_large else None, alone=SEND_ALONE,
         ),
     ]  # fmt: skip
     runners = both(lambda system: loads.consume(arena, system, work))
@@ -157,7 +157,7 @@ def _requests(loads: Loads, arena: Arena, connections: int) -> Contest:
     point = Point("connections", connections)
     lines = [
         Line(
-            title, "requests_s", "requests/s", goal=REQUEST_GOALS.get(connections), least=ECHO_LEAST, point=point
+            title, "requests_s", "requests/s", goal=REQUEST_GOALS.get(connections), alone=ECHO_ALONE, point=point
         ),
         Line(f"{title}: {CPU_PER_REQUEST}", "cpu_us", "us", point=point),
         Line(f"{title}: p50", "p50_us", "us", plotted=connections == 1),
@@ -176,8 +176,8 @@ def latency_lines(
     def line(percentile: str, limit: float | None, spread_max: float) -> Line:
         figure = f"produce_{percentile}_us"
         goal = None if limit is None else Goal(limit, at_least=False)
-        least = Least(MOCK, figure, "the client alone")
-        return Line(f"{title}: produce {percentile}", figure, "us", pair, goal, least, spread_max=spread_max)
+        alone = WorkAlone(MOCK, figure, "the client alone")
+        return Line(f"{title}: produce {percentile}", figure, "us", pair, goal, alone, spread_max=spread_max)
 
     return [
         line("p50", p50_goal, SPREAD_MAX),

@@ -106,7 +106,7 @@ def _row(contest: Contest, line: Line, runs_needed: int) -> dict[str, Any]:
         row["goal"] = {"limit": line.goal.limit, "at_least": line.goal.at_least}
         row["reached"] = isinstance(verdict, Figure) and line.goal.reached(verdict.value)
         beside = [trial.beside for trial in line.trials if trial.disturbance is None]
-        found = room_of(line.figure, line.unit, line.least, beside)
+        found = room_of(line.figure, line.unit, line.alone, beside)
         if found:
             row["room"] = found
     row["trials"] = [

@@ -1,9 +1,9 @@
 """What a goal leaves for the brokers, beside what they take and what the machine takes without them.
 
 Client and brokers share the cores of one machine. At the speed that a goal asks for the client takes a part of them,
-and no broker, whatever it is written in, may take more than the rest, even if nobody ever waited for anybody. Where
-that is less than the least that the work itself takes, or the client by itself is not as fast as that, no broker
-reaches the goal on this machine with this client.
+and no broker, whatever it is written in, may take more than the rest, even if nobody ever waited for anybody. What is
+left is held against a reference: a program that does the same work by the same system calls and nothing else. It tells
+how near a goal is, and proves nothing about brokers that work in another way, or with another client.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ from bench.trials import Goal
 
 
 @dataclass(frozen=True)
-class Least:
-    """What does the same work and nothing else: who ran it, what it measured, and how often brokers do it for each."""
+class WorkAlone:
+    """What does the same work, the same way, and nothing else: who ran it, what it measured, how often it counts."""
 
     contestant: str
     figure: str
@@ -42,7 +42,7 @@ COSTS = {
     "messages_s": _MEGABYTES,
     "requests_s": Cost("requests_s", "cpu_us", "client_us", "us", 1e6),
 }
-CLIENT, LEFT, TAKEN, LEAST = "client_takes", "left", "taken", "least"
+CLIENT, LEFT, TAKEN, ALONE = "client_takes", "left", "taken", "alone"
 CEILING = "ceiling"
 
 
@@ -63,26 +63,26 @@ def ceiling(figure: str, client: Mapping[str, float], cores: int) -> float:
     return client[figure] / client[cost.speed] * cores * cost.in_a_second / client[cost.client]
 
 
-def room_of(figure: str, unit: str, least: Least | None, rounds: Iterable[Mapping[str, float]]) -> dict[str, Any]:
+def room_of(figure: str, unit: str, alone: WorkAlone | None, rounds: Iterable[Mapping[str, float]]) -> dict[str, Any]:
     """The medians of the rounds that count; nothing where they did not measure it."""
     known = [each for each in rounds if LEFT in each]
     if not known:
         return {}
     cost = COSTS.get(figure)
     found: dict[str, Any] = {"unit": unit if cost is None else cost.unit}
-    for name in (CEILING, CLIENT, LEFT, TAKEN, LEAST):
+    for name in (CEILING, CLIENT, LEFT, TAKEN, ALONE):
         values = [each[name] for each in known if name in each]
         if values:
             found[name] = median(values)
-    if least is not None and LEAST in found:
-        found["least_is"] = least.what
+    if alone is not None and ALONE in found:
+        found["alone_is"] = alone.what
     return found
 
 
 def verdict(found: Mapping[str, Any], asked: float) -> str:
-    """Why no broker reaches the goal here, if so; `asked` is the speed or the cost that the goal comes to."""
-    if found[LEFT] < found.get(LEAST, 0.0):
-        return "it leaves less than the least"
+    """Which reference the goal is beyond, if one; `asked` is the speed or the cost that the goal comes to."""
+    if found[LEFT] < found.get(ALONE, 0.0):
+        return "less than the same work alone"
     if CEILING in found and asked > found[CEILING]:
-        return "it asks more than the client does alone"
+        return "more than the client alone"
     return ""

@@ -24,14 +24,14 @@ from bench.comparison.loads import FSYNC, PAGE_CACHE, Loads, Produce
 from bench.comparison.one_broker_rows import (
     CPU_PER_MB,
     CPU_PER_REQUEST,
-    ECHO_LEAST,
+    ECHO_ALONE,
     LARGE,
     PARTITIONS,
     RATES,
     both,
     latency_lines,
 )
-from bench.comparison.room import Least
+from bench.comparison.room import WorkAlone
 from bench.trials import Goal
 
 MESSAGES = 500_000  # nearly a second: the first and last requests count for less
@@ -40,7 +40,7 @@ CONNECTIONS = 50
 REQUESTS = 40_000
 IDLE_PARTITIONS = 999
 ACKS = "all"
-WRITE_LEAST = Least(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write, on three brokers", times=3)
+WRITE_ALONE = WorkAlone(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write, on three brokers", times=3)
 WITH_FSYNC, DEFAULTS = "fsync on both", "our default, fsync, against Kafka's, none"
 FSYNC_PAIR, DEFAULTS_PAIR = (HIGHTIDE_FSYNC, KAFKA_FSYNC), (HIGHTIDE_FSYNC, KAFKA)
 CONTESTANTS: Mapping[str, tuple[str, str]] = {
@@ -78,8 +78,8 @@ def _throughput(loads: Loads, arena: Arena, partitions: int) -> Contest:
         return loads.produce(arena, system, work)
 
     lines = [
-        Line(title, "mb_s", "MB/s", goal=Goal(2.5, at_least=True), least=WRITE_LEAST),
-        Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", goal=Goal(0.35, at_least=False), least=WRITE_LEAST),
+        Line(title, "mb_s", "MB/s", goal=Goal(2.5, at_least=True), alone=WRITE_ALONE),
+        Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", goal=Goal(0.35, at_least=False), alone=WRITE_ALONE),
         Line(f"{title}: memory", "rss_mb", "MB", plotted=False, is_timed=False),
         Line(f"{title}, {WITH_FSYNC}", "mb_s", "MB/s", FSYNC_PAIR),
         Line(f"{title}, {WITH_FSYNC}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", FSYNC_PAIR),
@@ -96,7 +96,7 @@ def _requests(loads: Loads, arena: Arena) -> Contest:
     count = loads.effort.amount(REQUESTS, at_least=100)
     title = f"three brokers, one-record requests, {CONNECTIONS} connections"
     lines = [
-        Line(title, "requests_s", "requests/s", goal=Goal(5.0, at_least=True), least=ECHO_LEAST),
+        Line(title, "requests_s", "requests/s", goal=Goal(5.0, at_least=True), alone=ECHO_ALONE),
         Line(f"{title}: {CPU_PER_REQUEST}", "cpu_us", "us"),
         Line(f"{title}: p99", "p99_us", "us", spread_max=TAIL_SPREAD_MAX, plotted=False),
         Line(f"{title}, {WITH_FSYNC}", "requests_s", "requests/s", FSYNC_PAIR),
