@@ -12,6 +12,7 @@ from hightide.node.ports import Burst, Connection, Receiver
 from hightide.runtime.clock import LoopClock
 from hightide.runtime.connections import SocketConnection, Turn
 from hightide.runtime.large_requests import LargeRequests
+from hightide.runtime.pacing import is_loopback, is_on_this_machine, send_as_usual, send_unpaced
 
 ACCEPTS_PER_TURN = 64  # new connections taken before the others get their turn
 ACCEPT_AGAIN_SECONDS = 1.0  # without a descriptor to give, a listening socket stays readable: look again later
@@ -21,12 +22,17 @@ class SocketListener:
     """`node.ports.Listener`: accepts in small groups so that a flood of connections starves nobody."""
 
     def __init__(
-        self, network: "SocketNetwork", sock: socket.socket, accept: Callable[[Connection], Receiver | None]
+        self,
+        network: "SocketNetwork",
+        sock: socket.socket,
+        accept: Callable[[Connection], Receiver | None],
+        usual_congestion: bytes,
     ) -> None:
         self.host, self.port = sock.getsockname()[:2]
         self._network = network
         self._socket = sock
         self._accept = accept
+        self._usual_congestion = usual_congestion
         self._loop = network.loop
         self._again: asyncio.TimerHandle | None = None
 
@@ -47,6 +53,8 @@ class SocketListener:
             if self._network.accepted >= self._network.accepted_max:
                 sock.close()
                 continue
+            if not is_on_this_machine(sock):
+                send_as_usual(sock, self._usual_congestion)
             connection = self._network.wrap(sock, f"{address[0]}:{address[1]}")
             self._network.accepted += 1
             connection.on_closed = self._network.accepted_closed
@@ -96,8 +104,6 @@ class SocketNetwork:
         """Make a connected socket ours."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if _is_on_this_machine(sock):
-            _send_unpaced(sock)
         return SocketConnection(self._turn, sock, peer, self._frame_bytes_max)
 
     def listen(self, host: str, port: int, accept: Callable[[Connection], Receiver | None]) -> SocketListener:
@@ -106,13 +112,14 @@ class SocketNetwork:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            usual = send_unpaced(sock)
             sock.bind((host, port))
             sock.listen(1024)
             sock.setblocking(False)
         except OSError:
             sock.close()
             raise
-        return SocketListener(self, sock, accept)
+        return SocketListener(self, sock, accept, usual)
 
     async def connect(self, host: str, port: int, receiver: Callable[[Connection], Receiver]) -> SocketConnection:
         """Connect, resolving the name without blocking the loop."""
@@ -121,6 +128,8 @@ class SocketNetwork:
         for family, kind, protocol, _, address in infos:
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
+            if is_loopback(address[0]):
+                send_unpaced(sock)
             try:
                 if self._source_host is not None:
                     sock.bind((self._source_host, 0))
@@ -162,25 +171,6 @@ class SocketNetwork:
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
-
-
-def _is_on_this_machine(sock: socket.socket) -> bool:
-    try:
-        host: str = sock.getpeername()[0]
-    except OSError:  # gone already
-        return False
-    return host.startswith("127.") or host == "::1"
-
-
-def _send_unpaced(sock: socket.socket) -> None:
-    """Nothing between two processes of one machine can be congested. Where the system's algorithm is one that spreads
-    what it sends over time (BBR), its timers took a sixth of the throughput of brokers that replicate to each other."""
-    option = getattr(socket, "TCP_CONGESTION", None)
-    if option is not None:
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, option, b"reno")  # every Linux has it, and lets everybody choose it
-        except OSError:
-            pass
 
 
 def _resolve(answered: "asyncio.Future[None]") -> None:

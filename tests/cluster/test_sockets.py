@@ -97,16 +97,6 @@ def test_short_and_long_frames_in_turn_arrive_whole_and_in_order(loop: asyncio.A
     turn(loop)
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="this system lets nobody choose")
-def test_nothing_is_paced_on_its_way_to_another_process_of_this_machine(loop: asyncio.AbstractEventLoop) -> None:
-    connection, _, peer = connected(loop)
-    chosen = connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-    assert chosen.rstrip(b"\0") == b"reno"
-    connection.close()
-    peer.close()
-    turn(loop)
-
-
 @pytest.mark.parametrize("length", [-1, FRAME_BYTES_MAX + 1])
 def test_a_length_that_is_not_allowed_closes_the_connection(loop: asyncio.AbstractEventLoop, length: int) -> None:
     _, frames, peer = connected(loop)
