@@ -17,6 +17,7 @@ from hightide.interpreted import changed_since_compiled, is_compiled
 from hightide.node.node import Node, StartError
 from hightide.runtime.directory_lock import lock_directory
 from hightide.runtime.world import RealWorld
+from hightide.wire import checksum
 
 if TYPE_CHECKING:
     from hightide.node.config import Settings
@@ -65,6 +66,7 @@ async def _serve(settings: "Settings", loop: asyncio.AbstractEventLoop) -> int:
     _settle_memory()
     log.info("the way of a record runs %s", "compiled" if is_compiled() else "interpreted: small requests take longer")
     log.info("files are synced by %s", world.syncer.means)
+    log.info("checksums are computed by %s", checksum.SOURCE)
     changed = changed_since_compiled()
     if changed:
         log.warning("%s changed since compiled: what runs is not what the source says", ", ".join(changed))
