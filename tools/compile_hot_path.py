@@ -27,7 +27,7 @@ HOT_PATH = {
         " waiting"
     ),
     "node/handlers": "fetch produce",
-    "runtime": "clock connections file large_requests",
+    "runtime": "clock connections file file_pump large_requests",
 }
 
 CONSTANTS = ("limits", "types")  # not compiled, but what is has their numbers in it

@@ -1,9 +1,9 @@
 """One real connection: a non-blocking socket, ours, on the loop's `add_reader` and `add_writer`.
 
 asyncio's streams cost two to three times as much per request and copy large writes (docs/decisions/0005). Here a
-frame is parsed where it was received and a fetch leaves by `sendfile`. Everything is bounded: the receive buffer by the
-frame limit, all of them together by `LargeRequests`, the output by `OUTPUT_BUFFER_BYTES_MAX`, a silent reader by
-`WRITE_DEADLINE_SECONDS`; and whoever does not take its answers is asked for no more requests.
+frame is parsed where it was received and a fetch leaves without being copied here (`file_pump`). Everything is bounded:
+the receive buffer by the frame limit, all of them together by `LargeRequests`, the output by `OUTPUT_BUFFER_BYTES_MAX`,
+a silent reader by `WRITE_DEADLINE_SECONDS`; and whoever does not take its answers is asked for no more requests.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from librt.strings import read_i32_be
 from hightide import limits
 from hightide.errors import ProtocolError
 from hightide.node.ports import Burst, Part, Receiver
+from hightide.runtime.file_pump import PUMPED_BYTES_MIN, FilePump, for_files
 from hightide.runtime.large_requests import LargeRequests
 from hightide.storage.files import FileSlice
 from hightide.wire.framing import LENGTH_BYTES, FrameBuffer, NoRoomError, begins_with_produce, checked_length
@@ -342,7 +343,7 @@ class SocketConnection:
     def _send_slice(self, part: FileSlice) -> bool:
         """True when the whole slice left; False when the socket or this turn's share is full."""
         share = min(part.length, SENDFILE_BYTES_PER_TURN)
-        sent = os.sendfile(self._fd, part.file.fileno(), part.position, share)
+        sent = self._turn.send_file(self._fd, part.file.fileno(), part.position, share)
         if sent == 0:  # the file is shorter than promised: the stream can't be continued
             raise OSError("a file ended inside a slice")
         part.position += sent
@@ -439,7 +440,7 @@ class Turn:
     woke us on, while we serve a consumer of the same record.
     """
 
-    __slots__ = ("_asking", "_count", "_is_due", "_is_quiet", "_producing", "_sending", "burst", "loop")
+    __slots__ = ("_asking", "_count", "_is_due", "_is_quiet", "_producing", "_pump", "_sending", "burst", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -447,9 +448,19 @@ class Turn:
         self._producing: list[SocketConnection] = []
         self._asking: list[SocketConnection] = []
         self._sending: list[SocketConnection] = []
+        self._pump: FilePump | None = None
         self._count = 0
         self._is_due = False
         self._is_quiet = True
+
+    def send_file(self, socket_fd: int, file_fd: int, position: int, length: int) -> int:
+        """How many bytes the socket took; 0 where the file ends, BlockingIOError when the socket takes none now."""
+        if length >= PUMPED_BYTES_MIN:
+            if self._pump is None:
+                self._pump = for_files()
+            if self._pump is not None:
+                return self._pump.send(socket_fd, file_fd, position, length)
+        return os.sendfile(socket_fd, file_fd, position, length)
 
     def deliver_soon(self, connection: SocketConnection, *, produces: bool) -> None:
         """Hand over what it received: at once where few come, else when this turn ends or when enough wait."""

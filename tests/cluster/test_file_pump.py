@@ -1,0 +1,197 @@
+"""Files into sockets through one pipe: every byte once, in order, and nothing of one connection in another."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hightide.limits import MIB
+from hightide.runtime import file_pump
+from hightide.runtime.file_pump import PIPE_BYTES, PUMPED_BYTES_MIN, FilePump, for_files
+from hightide.runtime.files import OsFiles
+from hightide.storage.files import File, FileSlice
+from tests.cluster.socket_pairs import connected, turn
+
+pytestmark = pytest.mark.skipif(not file_pump.HAS_SPLICE, reason="this system has no splice")
+
+CONTENT = b"".join(number.to_bytes(8) for number in range(5 * MIB // 8))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[File]:
+    file = OsFiles().open(str(tmp_path / "segment"), create=True)
+    file.write_at(CONTENT, 0)
+    yield file
+    file.close()
+
+
+@pytest.fixture
+def pump() -> Iterator[FilePump]:
+    pump = made()
+    yield pump
+    pump.close()
+
+
+def made() -> FilePump:
+    pump = for_files()
+    assert pump is not None
+    return pump
+
+
+class Pair:
+    """A socket to send into, and its reader."""
+
+    def __init__(self) -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.reader = socket.create_connection(listening.getsockname())
+        self.ours, _ = listening.accept()
+        listening.close()
+        self.ours.setblocking(False)
+        self.reader.setblocking(False)
+
+    def read(self) -> bytes:
+        """Everything that is there."""
+        pieces: list[bytes] = []
+        while True:
+            try:
+                piece = self.reader.recv(MIB)
+            except BlockingIOError:
+                return b"".join(pieces)
+            pieces.append(piece)
+
+    def fill(self, pump: FilePump, file: File) -> int:
+        """Send until the socket takes no more."""
+        sent = 0
+        while True:
+            try:
+                sent += pump.send(self.ours.fileno(), file.fileno(), sent, len(CONTENT) - sent)
+            except BlockingIOError:
+                return sent
+            assert sent < len(CONTENT), "the socket takes everything: the file has to be larger"
+
+    def close(self) -> None:
+        self.ours.close()
+        self.reader.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+@pytest.fixture
+def small_pair(pair: Pair) -> Pair:
+    """One that takes less than the pipe has."""
+    pair.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+    pair.reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    return pair
+
+
+@pytest.mark.parametrize("length", [1, 4096, PIPE_BYTES - 1, PIPE_BYTES, PIPE_BYTES + 1, 3 * PIPE_BYTES + 77])
+@pytest.mark.parametrize("position", [0, 4095])
+def test_every_byte_arrives_in_order(pump: FilePump, pair: Pair, file: File, position: int, length: int) -> None:
+    sent, received = 0, b""
+    while sent < length:
+        try:
+            sent += pump.send(pair.ours.fileno(), file.fileno(), position + sent, length - sent)
+        except BlockingIOError:
+            pass
+        received += pair.read()
+    while len(received) < length:
+        received += pair.read()
+    assert received == CONTENT[position : position + length]
+
+
+def test_what_a_socket_does_not_take_is_in_nobody_elses_way(pump: FilePump, small_pair: Pair, file: File) -> None:
+    sent = small_pair.fill(pump, file)
+    assert 0 < sent < PIPE_BYTES
+    other = Pair()
+    assert pump.send(other.ours.fileno(), file.fileno(), MIB, 100) == 100
+    assert other.read() == CONTENT[MIB : MIB + 100]
+    other.close()
+    received = small_pair.read()
+    while sent < 2 * MIB:
+        try:
+            sent += pump.send(small_pair.ours.fileno(), file.fileno(), sent, 2 * MIB - sent)
+        except BlockingIOError:
+            pass
+        received += small_pair.read()
+    while len(received) < 2 * MIB:
+        received += small_pair.read()
+    assert received == CONTENT[: 2 * MIB]
+
+
+def test_a_peer_that_is_gone_leaves_nothing_in_the_pipe(pump: FilePump, pair: Pair, file: File) -> None:
+    pair.ours.shutdown(socket.SHUT_WR)
+    with pytest.raises(BrokenPipeError):
+        pump.send(pair.ours.fileno(), file.fileno(), 0, MIB)
+    other = Pair()
+    assert pump.send(other.ours.fileno(), file.fileno(), MIB, 100) == 100
+    assert other.read() == CONTENT[MIB : MIB + 100]
+    other.close()
+
+
+def test_a_file_that_ends_is_said_to(pump: FilePump, pair: Pair, file: File) -> None:
+    assert pump.send(pair.ours.fileno(), file.fileno(), len(CONTENT) - 100, 1000) == 100
+    assert pump.send(pair.ours.fileno(), file.fileno(), len(CONTENT), 1000) == 0
+
+
+def test_a_pipe_that_may_not_grow_serves_too(pair: Pair, file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, command: int, argument: int = 0) -> int:
+        if command == fcntl.F_SETPIPE_SZ:
+            raise PermissionError(errno.EPERM, "too many pages")
+        return fcntl.fcntl(descriptor, command, argument)
+
+    monkeypatch.setattr(file_pump, "fcntl", refuse)
+    pump = made()
+    assert pump.send(pair.ours.fileno(), file.fileno(), 0, 200_000) == 200_000
+    assert pair.read() == CONTENT[:200_000]
+    pump.close()
+
+
+def test_its_descriptors_are_given_back(small_pair: Pair, file: File) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    pump = made()
+    small_pair.fill(pump, file)
+    assert len(set(os.listdir("/proc/self/fd")) - before) == 3
+    del pump
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def no_pipe() -> tuple[int, int]:
+    raise OSError(errno.EMFILE, "too many open files")
+
+
+def test_where_no_pipe_is_to_be_had_there_is_no_pump(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.pipe", no_pipe)
+    assert for_files() is None
+
+
+@pytest.mark.parametrize("has_splice", [True, False])
+def test_a_connection_sends_a_long_slice_between_what_it_has_in_memory(
+    loop: asyncio.AbstractEventLoop, file: File, has_splice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_pump, "HAS_SPLICE", has_splice)
+    connection, _, peer = connected(loop)
+    short = PUMPED_BYTES_MIN - 1
+    connection.send([b"head", FileSlice(file, 8, 4 * MIB), b"between", FileSlice(file, 16, short), b"tail"])
+    wanted = b"head" + CONTENT[8 : 8 + 4 * MIB] + b"between" + CONTENT[16 : 16 + short] + b"tail"
+    received = b""
+    while len(received) < len(wanted):
+        turn(loop)
+        try:
+            received += peer.recv(MIB)
+        except BlockingIOError:
+            pass
+    assert received == wanted
+    assert (connection._turn._pump is not None) == has_splice
+    connection.close()
+    peer.close()
+    turn(loop)
