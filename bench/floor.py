@@ -12,6 +12,7 @@ import sys
 import time
 
 from hightide.limits import MIB
+from hightide.runtime.pacing import send_unpaced
 from hightide.wire.checksum import crc32c
 
 WARMUP_MB = 16
@@ -55,7 +56,9 @@ def _receive(connection: socket.socket, file: int, first: int, count: int) -> No
 
 def _send(port: int, count: int) -> None:
     batch = memoryview(bytes(range(256)) * (MIB // 256))
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.socket() as connection:
+        send_unpaced(connection)
+        connection.connect(("127.0.0.1", port))
         for _ in range(count):
             connection.sendall(batch)
 

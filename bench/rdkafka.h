@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "unpaced.h"
+
 #define PRODUCER 0
 #define CONSUMER 1
 #define CONFIG_OK 0
@@ -43,6 +45,7 @@ typedef struct {
 
 static rd_kafka_conf_t *(*conf_new)(void);
 static int (*conf_set)(rd_kafka_conf_t *, const char *, const char *, char *, size_t);
+static void (*conf_set_socket_cb)(rd_kafka_conf_t *, int (*)(int, int, int, void *));
 static void (*conf_set_dr_msg_cb)(rd_kafka_conf_t *, void (*)(rd_kafka_t *, const message_t *, void *));
 static rd_kafka_t *(*kafka_new)(int, rd_kafka_conf_t *, char *, size_t);
 static rd_kafka_topic_t *(*topic_new)(rd_kafka_t *, const char *, rd_kafka_topic_conf_t *);
@@ -95,6 +98,7 @@ static void load(const char *path) {
         fail("librdkafka can't be opened", dlerror());
     *(void **)&conf_new = symbol(library, "rd_kafka_conf_new");
     *(void **)&conf_set = symbol(library, "rd_kafka_conf_set");
+    *(void **)&conf_set_socket_cb = symbol(library, "rd_kafka_conf_set_socket_cb");
     *(void **)&conf_set_dr_msg_cb = symbol(library, "rd_kafka_conf_set_dr_msg_cb");
     *(void **)&kafka_new = symbol(library, "rd_kafka_new");
     *(void **)&topic_new = symbol(library, "rd_kafka_topic_new");
@@ -119,6 +123,14 @@ static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {
         fail(key, error);
 }
 
+static int unpaced_socket(int domain, int type, int protocol, void *opaque) {
+    (void)opaque;
+    int fd = socket(domain, type, protocol);
+    if (fd >= 0)
+        send_unpaced(fd);
+    return fd;
+}
+
 /* A configuration for the brokers at `bootstrap`, or for librdkafka's own broker in this process ("mock"). */
 static rd_kafka_conf_t *configuration(const char *bootstrap) {
     rd_kafka_conf_t *conf = conf_new();
@@ -126,6 +138,7 @@ static rd_kafka_conf_t *configuration(const char *bootstrap) {
         set(conf, "test.mock.num.brokers", "1");
     else
         set(conf, "bootstrap.servers", bootstrap);
+    conf_set_socket_cb(conf, unpaced_socket);
     set(conf, "log_level", "3"); /* the notice that the mock is on is none */
     return conf;
 }

@@ -11,16 +11,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "unpaced.h"
 
 #define ANSWER_MAX 4096
 #define FRAME_MAX (2 << 20)
@@ -68,6 +67,7 @@ static void open_connection(connection_t *connection, int port, int epoll) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connection->fd = socket(AF_INET, SOCK_STREAM, 0);
+    send_unpaced(connection->fd);
     if (connection->fd < 0 || connect(connection->fd, (struct sockaddr *)&address, sizeof address))
         fail("connect", strerror(errno));
     int on = 1;

@@ -1,8 +1,8 @@
-"""The machine's floor for a consumed megabyte: `sendfile` of what the page cache has, and nothing else.
+"""The machine's floor for a consumed megabyte: what the page cache has into a socket, and nothing else.
 
-Run as a program of its own (`python -m bench.send_floor MEGABYTES FILE`), so that its CPU time is that call alone. The
-reader is a forked child, which takes every byte as a client does. Nothing paces the bytes, as between a broker of ours
-and a client on one machine.
+Run as a program of its own (`python -m bench.send_floor MEGABYTES FILE`), so that its CPU time is that alone: through a
+pipe of a mebibyte, as a broker of ours does, or by `sendfile` where there is no `splice`. The reader is a forked child,
+which takes every byte as a client does. Nothing paces the bytes.
 """
 
 import json
@@ -12,8 +12,11 @@ import sys
 import time
 
 from hightide.limits import MIB
+from hightide.runtime.file_pump import for_files
+from hightide.runtime.pacing import send_unpaced
 
 WARMUP_MB = 16
+PUMP = for_files()
 
 
 def main(megabytes: int, path: str) -> None:
@@ -24,14 +27,16 @@ def main(megabytes: int, path: str) -> None:
     try:
         for number in range(pieces):
             os.pwrite(file, bytes(MIB), number * MIB)
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = socket.socket()
+        send_unpaced(listener)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
         reader = os.fork()
         if reader == 0:
             _read(listener.getsockname()[1])
             os._exit(0)
         connection, _ = listener.accept()
         with connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
             _send(connection, file, min(warmup, pieces))
             cpu, started = time.process_time(), time.monotonic()
             _send(connection, file, pieces)
@@ -45,8 +50,9 @@ def main(megabytes: int, path: str) -> None:
 
 def _send(connection: socket.socket, file: int, pieces: int) -> None:
     position = 0
+    send = os.sendfile if PUMP is None else PUMP.send
     while position < pieces * MIB:
-        position += os.sendfile(connection.fileno(), file, position, MIB)
+        position += send(connection.fileno(), file, position, MIB)
 
 
 def _read(port: int) -> None:

@@ -88,7 +88,7 @@ class Loads:
     def _alone(self, module: str, megabytes: int) -> dict[str, Any]:
         return run_program(sys.executable, "-m", module, megabytes, self.effort.directory / "floor.log")
 
-    def sendfile(self) -> Run:
+    def sending(self) -> Run:
         """What the kernel takes to send what a reader asks for, without a broker."""
         megabytes = self.effort.amount(FLOOR_MEGABYTES, at_least=10)
         self.touch(megabytes)

@@ -10,7 +10,7 @@ from bench.comparison.contests import (
     HIGHTIDE,
     KAFKA,
     MOCK,
-    SENDFILE,
+    SENDING,
     TAIL_SPREAD_MAX,
     Contest,
     Line,
@@ -40,7 +40,7 @@ REQUESTS_OF_MANY = 40_000
 THROUGHPUT, CPU_PER_MB, CPU_PER_REQUEST = "throughput", "broker CPU per MB", "broker CPU per request"
 READER_CORES = 1  # its threads stay on one: on two they hold each other up
 WRITE_ALONE = WorkAlone(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write")
-SEND_ALONE = WorkAlone(SENDFILE, "cpu_ms_mb", "`sendfile` alone")
+SEND_ALONE = WorkAlone(SENDING, "cpu_ms_mb", "pages into a socket")
 ECHO_ALONE = WorkAlone(ECHO, "cpu_us", "an echo server on the same event loop")
 REQUEST_GOALS = {50: Goal(2.0, at_least=True), 500: Goal(1.3, at_least=True)}
 
@@ -147,7 +147,7 @@ def _consume(loads: Loads, arena: Arena, message_bytes: int) -> Contest:
         ),
     ]  # fmt: skip
     runners = both(lambda system: loads.consume(arena, system, work))
-    return Contest("consume", title, {**runners, SENDFILE: loads.sendfile}, lines)
+    return Contest("consume", title, {**runners, SENDING: loads.sending}, lines)
 
 
 def _requests(loads: Loads, arena: Arena, connections: int) -> Contest:

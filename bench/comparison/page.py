@@ -48,8 +48,9 @@ brokers: RF 3, acks=all, `min.insync.replicas=2`. CPU is that of all brokers' pr
 has the kernel's threads write back, whose time is in no figure here. lz4 payloads are half random. The client's ceiling
 is librdkafka against the broker inside itself. Full batches are produced with 30,000 and with 200,000 messages allowed
 to wait in the client, single messages are timed with its threads on any core and on one, and each system counts with
-what suits it better; the floor is a bare receive + CRC-32C + write of the same bytes. The brokers' and clients' sockets
-have the congestion control that the page names; hightide's own are never paced on one machine.
+what suits it better; the floor is a bare receive + CRC-32C + write of the same bytes. The brokers' sockets have the
+congestion control that the page names; hightide's own are never paced on one machine, and neither are the clients' of
+the bench, whichever system they talk to.
 """
 
 
