@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bench.comparison.room import ALONE, CEILING, COSTS, WorkAlone, ceiling, room
+from bench.comparison.room import ALONE, CEILING, COSTS, DISK_ALONE, WorkAlone, ceiling, room
 from bench.trials import REFERENCE_DRIFT_MAX, SPREAD_MAX, Figure, Goal, Refusal, Trial, verdict
 
 HIGHTIDE, KAFKA = "hightide", "Kafka"
 HIGHTIDE_FSYNC, KAFKA_FSYNC = "hightide fsync", "Kafka fsync"
 MOCK, FLOOR = "client's mock", "floor"
-SENDING, ECHO = "sending", "echo server"
+SENDING, ECHO, DISK = "sending", "echo server", "disk"
 RUNS_OF_DOUBT = 5  # where some runs reach a goal and some do not
 TAIL_SPREAD_MAX = 0.60  # a 99th percentile, or a start, is decided by few events
 
@@ -59,6 +59,7 @@ class Line:
     goal: Goal | None = None
     alone: WorkAlone | None = None  # where the goal is to be held against what the machine takes without brokers
     client_cores: int | None = None  # where the client may run on some only
+    on_disk: bool = False  # where nothing counts that the disk does not have
     spread_max: float = SPREAD_MAX
     point: Point | None = None
     plotted: bool = True
@@ -79,6 +80,8 @@ class Line:
             if self.goal is not None and self.alone is not None:
                 beside |= room(self.figure, self.goal, subject.figures, reference.figures)
                 beside[ALONE] = runs[self.alone.contestant].figures[self.alone.figure] * self.alone.times
+                if self.on_disk:
+                    beside[DISK_ALONE] = runs[DISK].figures[self.figure]
                 if self.client_cores is not None:
                     beside[CEILING] = ceiling(self.figure, subject.figures, self.client_cores)
                 elif self.figure in COSTS and MOCK in runs:

@@ -96,6 +96,15 @@ class Loads:
             result = self._alone("bench.send_floor", megabytes)
         return Run({"cpu_ms_mb": result["cpu_seconds"] * 1e3 / (result["bytes"] / MB)}, seen.disturbance)
 
+    def disk(self, writers: int, megabytes: int) -> Run:
+        """What the disk takes from as many writers as there are brokers, each of so much, when everything is synced."""
+        self.touch(writers * megabytes)
+        with machine.watch() as seen:
+            result = run_program(
+                sys.executable, "-m", "bench.disk_floor", writers, megabytes, self.effort.directory / "disk.log"
+            )  # fmt: skip
+        return Run({"mb_s": result["bytes"] / MB / result["seconds"]}, seen.disturbance)
+
     def echo(self, connections: int, count: int) -> Run:
         """The same small requests to a server on the broker's sockets and event loop that does nothing with them."""
         frame, answer = (self.effort.directory / name for name in ("request.bin", "answer.bin"))

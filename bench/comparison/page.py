@@ -8,11 +8,12 @@ from rich.table import Table
 
 from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA
 from bench.comparison.result import COSTS, Document, growth, steepest
-from bench.comparison.room import ALONE, CEILING, CLIENT, LEFT, TAKEN, verdict
+from bench.comparison.room import ALONE, CEILING, CLIENT, DISK_ALONE, LEFT, TAKEN, verdict
 
 COLUMNS = ("what", "hightide", "beside it", "ratio", "goal", "rounds (range)")
 ROOM_COLUMNS = (
-    "goal missed", "it asks for", "client alone", "client takes", "it leaves", "taken", "same work alone", "it is",
+    "goal missed", "it asks for", "client alone", "disk alone", "client takes", "it leaves", "taken",
+    "same work alone", "it is",
 )  # fmt: skip
 SECTIONS = {
     "startup": "Start-up and memory",
@@ -60,8 +61,9 @@ them, and brokers may take no more than the rest, even if nobody ever waited for
 throughput leaves for each MB or request. A goal of CPU or latency leaves its share of what Kafka took. "Same work
 alone" is a program that makes the same system calls and nothing else, without the blocks that hightide makes ready
 ahead of its writes, which is why a broker may take less; "client alone" is how fast the client is against the broker
-inside itself, or as fast as its own CPU time lets it be where the bench keeps it on one core. Medians of the rounds
-that count. A goal beyond one of the two is out of sight for a broker that works this way, with this client."""
+inside itself, or as fast as its own CPU time lets it be where the bench keeps it on one core; "disk alone" is what each
+of three writers gets onto the disk when all sync all the time and go on writing meanwhile. Medians of the rounds that
+count. A goal beyond one of these is out of sight for a broker that works this way, with this client and disk."""
 
 
 def print_table(result: Document, console: Console) -> None:
@@ -120,8 +122,8 @@ def _room_cells(row: dict[str, Any]) -> tuple[str, ...]:
     same = f"{_number(found[ALONE], found['unit'])} ({found['alone_is']})" if ALONE in found else ""
     left = "nothing" if found[LEFT] <= 0 else left
     asked = row["goal"]["limit"] * row[row["pair"][1]]
-    alone = _number(found[CEILING], row["unit"]) if CEILING in found else ""
-    return (row["what"], _number(asked, row["unit"]), alone, client, left, taken, same, verdict(found, asked))
+    alone, disk = (_number(found[name], row["unit"]) if name in found else "" for name in (CEILING, DISK_ALONE))
+    return (row["what"], _number(asked, row["unit"]), alone, disk, client, left, taken, same, verdict(found, asked))
 
 
 def circumstances(result: Document) -> str:

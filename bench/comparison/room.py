@@ -43,7 +43,7 @@ COSTS = {
     "requests_s": Cost("requests_s", "cpu_us", "client_us", "us", 1e6),
 }
 CLIENT, LEFT, TAKEN, ALONE = "client_takes", "left", "taken", "alone"
-CEILING = "ceiling"
+CEILING, DISK_ALONE = "ceiling", "disk_alone"
 
 
 def room(figure: str, goal: Goal, subject: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
@@ -70,7 +70,7 @@ def room_of(figure: str, unit: str, alone: WorkAlone | None, rounds: Iterable[Ma
         return {}
     cost = COSTS.get(figure)
     found: dict[str, Any] = {"unit": unit if cost is None else cost.unit}
-    for name in (CEILING, CLIENT, LEFT, TAKEN, ALONE):
+    for name in (CEILING, DISK_ALONE, CLIENT, LEFT, TAKEN, ALONE):
         values = [each[name] for each in known if name in each]
         if values:
             found[name] = median(values)
@@ -85,4 +85,6 @@ def verdict(found: Mapping[str, Any], asked: float) -> str:
         return "less than the same work alone"
     if CEILING in found and asked > found[CEILING]:
         return "more than the client alone"
+    if DISK_ALONE in found and asked > found[DISK_ALONE]:
+        return "more than the disk alone"
     return ""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from bench.comparison.arena import Arena
 from bench.comparison.contests import (
+    DISK,
     ECHO,
     FLOOR,
     HIGHTIDE,
@@ -20,7 +21,7 @@ from bench.comparison.contests import (
     Line,
     Run,
 )
-from bench.comparison.loads import FSYNC, PAGE_CACHE, Loads, Produce
+from bench.comparison.loads import FSYNC, MB, PAGE_CACHE, Loads, Produce
 from bench.comparison.one_broker_rows import (
     CPU_PER_MB,
     CPU_PER_REQUEST,
@@ -83,13 +84,18 @@ def _throughput(loads: Loads, arena: Arena, partitions: int) -> Contest:
         Line(f"{title}: memory", "rss_mb", "MB", plotted=False, is_timed=False),
         Line(f"{title}, {WITH_FSYNC}", "mb_s", "MB/s", FSYNC_PAIR),
         Line(f"{title}, {WITH_FSYNC}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB", FSYNC_PAIR),
-        Line(f"{title}, {DEFAULTS}", "mb_s", "MB/s", DEFAULTS_PAIR, Goal(1.5, at_least=True)),
+        Line(
+            f"{title}, {DEFAULTS}", "mb_s", "MB/s", DEFAULTS_PAIR, Goal(1.5, at_least=True), WRITE_ALONE, on_disk=True
+        ),
+        Line(f"{title}, fsync: of what the disk takes", "mb_s", "MB/s", (HIGHTIDE_FSYNC, DISK), plotted=False),
     ]
     if partitions == 1:
         at_floor = "a follower's CPU per MB, to the floor (receive + CRC + write)"
         goal = Goal(2.0, at_least=False)
         lines.append(Line(f"{title}: {at_floor}", "follower_ms_mb", "ms/MB", (HIGHTIDE, FLOOR), goal, plotted=False))
-    return Contest("three-throughput", title, _everybody(run), lines)
+    runners = _everybody(run)
+    runners[DISK] = lambda: loads.disk(arena.brokers, amount(MESSAGES) * LARGE // MB)
+    return Contest("three-throughput", title, runners, lines)
 
 
 def _requests(loads: Loads, arena: Arena) -> Contest:

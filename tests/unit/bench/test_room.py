@@ -3,7 +3,7 @@
 import pytest
 
 from bench.comparison import page, room
-from bench.comparison.contests import FLOOR, HIGHTIDE, KAFKA, MOCK, Contest, Floor, Line, Run
+from bench.comparison.contests import DISK, FLOOR, HIGHTIDE, KAFKA, MOCK, Contest, Floor, Line, Run
 from bench.comparison.result import Document, document
 from bench.comparison.room import WorkAlone
 from bench.trials import Goal
@@ -72,7 +72,9 @@ def shown(line: Line, runs: dict[str, Run]) -> str:
 def test_the_page_says_which_missed_goals_leave_less_than_the_same_work_takes_alone() -> None:
     line = Line("produce", "mb_s", "MB/s", goal=TRIPLE, alone=WRITE)
     runs = {HIGHTIDE: Run(full_batches(2000.0, 0.31, 0.4)), KAFKA: Run(full_batches(1000.0, 0.7, 0.4))}
-    row = "| produce | 3,000 MB/s |  | 0.4 ms/MB | 0.267 ms/MB | 0.31 ms/MB | 0.3 ms/MB (receive + CRC-32C + write) |"
+    row = (
+        "| produce | 3,000 MB/s |  |  | 0.4 ms/MB | 0.267 ms/MB | 0.31 ms/MB | 0.3 ms/MB (receive + CRC-32C + write) |"
+    )
     assert shown(line, runs) == f"{row} less than the same work alone |"
 
 
@@ -91,6 +93,15 @@ def test_a_goal_may_ask_more_than_the_client_does_alone(alone: float, beyond: bo
     assert row.endswith("| more than the client alone |") is beyond
 
 
+@pytest.mark.parametrize(("disk", "beyond"), [(2900.0, True), (3100.0, False)])
+def test_a_goal_may_ask_more_than_the_disk_takes_alone(disk: float, beyond: bool) -> None:
+    line = Line("synced", "mb_s", "MB/s", goal=TRIPLE, alone=WRITE, on_disk=True)
+    runs = {HIGHTIDE: Run(full_batches(2000.0, 0.25, 0.2)), KAFKA: Run(full_batches(1000.0, 0.7, 0.2))}
+    row = shown(line, {**runs, DISK: Run({"mb_s": disk})})
+    assert f"| 3,000 MB/s |  | {disk:,.0f} MB/s |" in row
+    assert row.endswith("| more than the disk alone |") is beyond
+
+
 @pytest.mark.parametrize(("client", "beyond"), [(0.35, True), (0.32, False)])
 def test_a_client_on_one_core_is_as_fast_as_that_core(client: float, beyond: bool) -> None:
     line = Line("consume", "mb_s", "MB/s", goal=TRIPLE, alone=WRITE, client_cores=1)
@@ -104,7 +115,7 @@ def test_a_missed_goal_with_room_is_not_excused() -> None:
     figure = "produce_p50_us"
     line = Line("p50", figure, "us", goal=Goal(0.5, at_least=False), alone=WorkAlone(MOCK, figure, "it"))
     runs = {name: Run({figure: value}) for name, value in ((HIGHTIDE, 60.0), (KAFKA, 100.0), (MOCK, 40.0))}
-    assert shown(line, runs) == "| p50 | 50 us |  |  | 50 us | 60 us | 40 us (it) |  |"
+    assert shown(line, runs) == "| p50 | 50 us |  |  |  | 50 us | 60 us | 40 us (it) |  |"
 
 
 def test_goals_that_are_reached_are_not_in_it() -> None:
