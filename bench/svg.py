@@ -12,8 +12,10 @@ FONT = 'font-family="system-ui, sans-serif"'
 INK, FAINT, GROUND = "#1f2933", "#d5dbe1", "#ffffff"
 GOOD, BAD, NEUTRAL = "#0b7a75", "#c2410c", "#64748b"
 COLOURS = ("#0b7a75", "#c2410c", "#64748b", "#7c3aed")
-BAR_HEIGHT, BAR_GAP, LABEL_WIDTH, PLOT_WIDTH, MARGIN = 14, 8, 540, 420, 20
+BAR_HEIGHT, BAR_GAP, PLOT_WIDTH, MARGIN = 14, 8, 420, 20
 NUMBER_WIDTH = 36
+LETTER_WIDTH = 6.6  # of labels and legends, a little more than fonts take on average
+LEGEND_GAP, LEGEND_LINE = 40, 18
 CURVE_WIDTH, CURVE_HEIGHT = 380, 240
 
 
@@ -40,7 +42,8 @@ def bars(title: str, entries: Sequence[Bar]) -> str:
     """Bars that grow from 1, to the right above it and to the left below."""
     values = [entry.value for entry in entries] + [entry.goal for entry in entries if entry.goal]
     low, high = _decades([*values, 1.0])
-    left, top = MARGIN + LABEL_WIDTH, MARGIN + 40
+    left = MARGIN + max(len(entry.label) for entry in entries) * LETTER_WIDTH + NUMBER_WIDTH
+    top = MARGIN + 40
     height = top + len(entries) * (BAR_HEIGHT + BAR_GAP) + 30
 
     def x(value: float) -> float:
@@ -53,7 +56,7 @@ def bars(title: str, entries: Sequence[Bar]) -> str:
     for number, entry in enumerate(entries):
         y = top + number * (BAR_HEIGHT + BAR_GAP)
         start, end = sorted((x(1.0), x(entry.value)))
-        parts.append(_text(left - 10, y + BAR_HEIGHT - 3, entry.label, anchor="end", size=11))
+        parts.append(_text(left - NUMBER_WIDTH, y + BAR_HEIGHT - 3, entry.label, anchor="end", size=11))
         parts.append(
             f'<rect x="{start:.1f}" y="{y}" width="{max(end - start, 1):.1f}" height="{BAR_HEIGHT}"'
             f' fill="{entry.colour}"/>'
@@ -99,14 +102,23 @@ def _chart(chart: Chart, left: float, top: float) -> list[str]:
         parts.append(_line(left, y, left + CURVE_WIDTH, y, FAINT))
         parts.append(_text(left - 6, y + 4, f"{value:,g}", anchor="end", size=11))
     parts.append(_text(left + CURVE_WIDTH / 2, top + CURVE_HEIGHT + 34, chart.x_label, anchor="middle", size=11))
-    for number, (name, series) in enumerate(chart.series.items()):
+    for number, series in enumerate(chart.series.values()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, series))
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in map(place, series)]
-        legend = left + CURVE_WIDTH - 90
-        parts.append(_line(legend, top + 14 + 16 * number, legend + 18, top + 14 + 16 * number, colour, width=2))
-        parts.append(_text(legend + 24, top + 18 + 16 * number, name, size=11))
+    return parts + _legend(list(chart.series), left + CURVE_WIDTH, top - 12)
+
+
+def _legend(names: Sequence[str], right: float, y: float) -> list[str]:
+    """Above the chart, where no line comes."""
+    parts = []
+    for number in reversed(range(len(names))):
+        name, colour = names[number], COLOURS[number % len(COLOURS)]
+        start = right - len(name) * LETTER_WIDTH
+        parts.append(_text(start, y, name, size=11))
+        parts.append(_line(start - 6 - LEGEND_LINE, y - 4, start - 6, y - 4, colour, width=2))
+        right = start - LEGEND_GAP
     return parts
 
 
