@@ -448,18 +448,15 @@ class Turn:
         self._producing: list[SocketConnection] = []
         self._asking: list[SocketConnection] = []
         self._sending: list[SocketConnection] = []
-        self._pump: FilePump | None = None
+        self._pump: FilePump | None = for_files()
         self._count = 0
         self._is_due = False
         self._is_quiet = True
 
     def send_file(self, socket_fd: int, file_fd: int, position: int, length: int) -> int:
         """How many bytes the socket took; 0 where the file ends, BlockingIOError when the socket takes none now."""
-        if length >= PUMPED_BYTES_MIN:
-            if self._pump is None:
-                self._pump = for_files()
-            if self._pump is not None:
-                return self._pump.send(socket_fd, file_fd, position, length)
+        if self._pump is not None and length >= PUMPED_BYTES_MIN:
+            return self._pump.send(socket_fd, file_fd, position, length)
         return os.sendfile(socket_fd, file_fd, position, length)
 
     def deliver_soon(self, connection: SocketConnection, *, produces: bool) -> None:

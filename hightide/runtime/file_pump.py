@@ -2,7 +2,7 @@
 
 `sendfile` does the same with a pipe of the kernel's that has 16 pages: every 64 KiB it turns from the file to the
 socket and back. Ours has a mebibyte, and what a reader is sent costs an eighth less (docs/decisions/0012). Where there
-is no `splice`, or no pipe is to be had, `for_files` has none to give and `sendfile` does it.
+is no `splice`, or no pipe larger than the kernel's is to be had, `for_files` has none to give and `sendfile` does it.
 
 Law: between two calls the pipe is empty. The next to be sent something is another connection, so what a socket did not
 take is thrown away; the file still has it.
@@ -12,7 +12,7 @@ import os
 from typing import Final
 
 try:
-    from fcntl import F_GETPIPE_SZ, F_SETPIPE_SZ, fcntl
+    from fcntl import F_SETPIPE_SZ, fcntl
     from os import SPLICE_F_NONBLOCK, splice
 except ImportError:  # not Linux
     HAS_SPLICE = False
@@ -88,5 +88,9 @@ def for_files() -> FilePump | None:
     try:
         room = fcntl(inlet, F_SETPIPE_SZ, PIPE_BYTES)
     except OSError:  # this user's pipes have all the pages that they may have
-        room = fcntl(inlet, F_GETPIPE_SZ)
-    return FilePump(outlet, inlet, room)
+        room = 0
+    pump = FilePump(outlet, inlet, room)
+    if room < PUMPED_BYTES_MIN:
+        pump.close()
+        return None
+    return pump
