@@ -40,7 +40,7 @@ REQUESTS_OF_MANY = 40_000
 THROUGHPUT, CPU_PER_MB, CPU_PER_REQUEST = "throughput", "broker CPU per MB", "broker CPU per request"
 READER_CORES = 1  # its threads stay on one: on two they hold each other up
 WRITE_ALONE = WorkAlone(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write")
-SEND_ALONE = WorkAlone(SENDING, "cpu_ms_mb", "pages into a socket")
+SEND_ALONE = WorkAlone(SENDING, "cpu_ms_mb", "answering with pages")
 ECHO_ALONE = WorkAlone(ECHO, "cpu_us", "an echo server on the same event loop")
 REQUEST_GOALS = {50: Goal(2.0, at_least=True), 500: Goal(1.3, at_least=True)}
 
