@@ -15,7 +15,7 @@ from bench.trials import REFERENCE_DRIFT_MAX, SPREAD_MAX, Figure, Goal, Refusal,
 HIGHTIDE, KAFKA = "hightide", "Kafka"
 HIGHTIDE_FSYNC, KAFKA_FSYNC = "hightide fsync", "Kafka fsync"
 MOCK, FLOOR = "client's mock", "floor"
-SENDING, ECHO, DISK = "sending", "echo server", "disk"
+WRITING, SENDING, ECHO, DISK = "writing", "sending", "echo server", "disk"
 RUNS_OF_DOUBT = 5  # where some runs reach a goal and some do not
 TAIL_SPREAD_MAX = 0.60  # a 99th percentile, or a start, is decided by few events
 

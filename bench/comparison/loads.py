@@ -78,23 +78,27 @@ class Loads:
 
     def floor(self) -> Floor:
         """The machine's own speed now."""
-        megabytes = self.effort.amount(FLOOR_MEGABYTES, at_least=10)
-        self.touch(megabytes)
-        with machine.watch() as seen:
-            result = self._alone("bench.floor", megabytes)
-        size = result["bytes"] / MB
-        return Floor(result["cpu_seconds"] * 1e3 / size, size / result["seconds"], seen.disturbance)
+        run = self._alone("bench.floor")
+        return Floor(run.figures["cpu_ms_mb"], run.figures["mb_s"], run.disturbance)
 
-    def _alone(self, module: str, megabytes: int) -> dict[str, Any]:
-        return run_program(sys.executable, "-m", module, megabytes, self.effort.directory / "floor.log")
+    def writing(self) -> Run:
+        """What it takes to receive, check and write a producer's bytes as hightide does, without a broker."""
+        return self._alone("bench.floor", "ahead")
 
     def sending(self) -> Run:
         """What the kernel takes to send what a reader asks for, without a broker."""
+        return self._alone("bench.send_floor")
+
+    def _alone(self, module: str, *words: str) -> Run:
         megabytes = self.effort.amount(FLOOR_MEGABYTES, at_least=10)
         self.touch(megabytes)
         with machine.watch() as seen:
-            result = self._alone("bench.send_floor", megabytes)
-        return Run({"cpu_ms_mb": result["cpu_seconds"] * 1e3 / (result["bytes"] / MB)}, seen.disturbance)
+            result = run_program(
+                sys.executable, "-m", module, megabytes, self.effort.directory / "floor.log", *words
+            )  # fmt: skip
+        size = result["bytes"] / MB
+        figures = {"cpu_ms_mb": result["cpu_seconds"] * 1e3 / size, "mb_s": size / result["seconds"]}
+        return Run(figures, seen.disturbance)
 
     def disk(self, writers: int, megabytes: int) -> Run:
         """What the disk takes from as many writers as there are brokers, each of so much, when everything is synced."""

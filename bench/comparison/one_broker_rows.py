@@ -6,12 +6,12 @@ from functools import partial
 from bench.comparison.arena import Arena
 from bench.comparison.contests import (
     ECHO,
-    FLOOR,
     HIGHTIDE,
     KAFKA,
     MOCK,
     SENDING,
     TAIL_SPREAD_MAX,
+    WRITING,
     Contest,
     Line,
     Point,
@@ -39,7 +39,7 @@ REQUESTS_OF_MANY = 40_000
 
 THROUGHPUT, CPU_PER_MB, CPU_PER_REQUEST = "throughput", "broker CPU per MB", "broker CPU per request"
 READER_CORES = 1  # its threads stay on one: on two they hold each other up
-WRITE_ALONE = WorkAlone(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write")
+WRITE_ALONE = WorkAlone(WRITING, "cpu_ms_mb", "receive + CRC-32C + write")
 SEND_ALONE = WorkAlone(SENDING, "cpu_ms_mb", "answering with pages")
 ECHO_ALONE = WorkAlone(ECHO, "cpu_us", "an echo server on the same event loop")
 REQUEST_GOALS = {50: Goal(2.0, at_least=True), 500: Goal(1.3, at_least=True)}
@@ -105,6 +105,8 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
             ),
             Line(f"{title}: {CPU_PER_MB}", "cpu_ms_mb", "ms/MB"),
         ]  # fmt: skip
+    if is_plain:
+        runners = {**runners, WRITING: loads.writing}
     if partitions == 1 and (acks == "1" or is_plain):
         runners = {**runners, MOCK: lambda: loads.mock(work)}
     if partitions == 1 and acks == "1":

@@ -59,11 +59,11 @@ MISSED = """\
 Client and brokers share the cores of this machine. At the speed that a goal asks for the client takes its part of
 them, and brokers may take no more than the rest, even if nobody ever waited for anybody: that is what a goal of
 throughput leaves for each MB or request. A goal of CPU or latency leaves its share of what Kafka took. "Same work
-alone" is a program that makes the same system calls and nothing else, without the blocks that hightide makes ready
-ahead of its writes, which is why a broker may take less; "client alone" is how fast the client is against the broker
-inside itself, or as fast as its own CPU time lets it be where the bench keeps it on one core; "disk alone" is what each
-of three writers gets onto the disk when all sync all the time and go on writing meanwhile. Medians of the rounds that
-count. A goal beyond one of these is out of sight for a broker that works this way, with this client and disk."""
+alone" is a program that makes hightide's system calls, the blocks made ready ahead of its writes included, and nothing
+else; "client alone" is how fast the client is against the broker inside itself, or as fast as its own CPU time lets it
+be where the bench keeps it on one core; "disk alone" is what each of three writers gets onto the disk when all sync all
+the time and go on writing meanwhile. Medians of the rounds that count. A goal beyond one of these is out of sight for a
+broker that works this way, with this client and disk."""
 
 
 def print_table(result: Document, console: Console) -> None:

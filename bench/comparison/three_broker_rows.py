@@ -17,6 +17,7 @@ from bench.comparison.contests import (
     KAFKA_FSYNC,
     MOCK,
     TAIL_SPREAD_MAX,
+    WRITING,
     Contest,
     Line,
     Run,
@@ -41,7 +42,7 @@ CONNECTIONS = 50
 REQUESTS = 40_000
 IDLE_PARTITIONS = 999
 ACKS = "all"
-WRITE_ALONE = WorkAlone(FLOOR, "cpu_ms_mb", "receive + CRC-32C + write, on three brokers", times=3)
+WRITE_ALONE = WorkAlone(WRITING, "cpu_ms_mb", "receive + CRC-32C + write, on three brokers", times=3)
 WITH_FSYNC, DEFAULTS = "fsync on both", "our default, fsync, against Kafka's, none"
 FSYNC_PAIR, DEFAULTS_PAIR = (HIGHTIDE_FSYNC, KAFKA_FSYNC), (HIGHTIDE_FSYNC, KAFKA)
 CONTESTANTS: Mapping[str, tuple[str, str]] = {
@@ -94,6 +95,7 @@ def _throughput(loads: Loads, arena: Arena, partitions: int) -> Contest:
         goal = Goal(2.0, at_least=False)
         lines.append(Line(f"{title}: {at_floor}", "follower_ms_mb", "ms/MB", (HIGHTIDE, FLOOR), goal, plotted=False))
     runners = _everybody(run)
+    runners[WRITING] = loads.writing
     runners[DISK] = lambda: loads.disk(arena.brokers, amount(MESSAGES) * LARGE // MB)
     return Contest("three-throughput", title, runners, lines)
 
