@@ -343,7 +343,8 @@ class SocketConnection:
     def _send_slice(self, part: FileSlice) -> bool:
         """True when the whole slice left; False when the socket or this turn's share is full."""
         share = min(part.length, SENDFILE_BYTES_PER_TURN)
-        sent = self._turn.send_file(self._fd, part.file.fileno(), part.position, share)
+        more = share < part.length or len(self._out) > 1
+        sent = self._turn.send_file(self._fd, part.file.fileno(), part.position, share, more=more)
         if sent == 0:  # the file is shorter than promised: the stream can't be continued
             raise OSError("a file ended inside a slice")
         part.position += sent
@@ -453,10 +454,13 @@ class Turn:
         self._is_due = False
         self._is_quiet = True
 
-    def send_file(self, socket_fd: int, file_fd: int, position: int, length: int) -> int:
-        """How many bytes the socket took; 0 where the file ends, BlockingIOError when the socket takes none now."""
+    def send_file(self, socket_fd: int, file_fd: int, position: int, length: int, *, more: bool) -> int:
+        """How many bytes the socket took; 0 where the file ends, BlockingIOError when the socket takes none now.
+
+        `more` follows at once.
+        """
         if self._pump is not None and length >= PUMPED_BYTES_MIN:
-            return self._pump.send(socket_fd, file_fd, position, length)
+            return self._pump.send(socket_fd, file_fd, position, length, more=more)
         return os.sendfile(socket_fd, file_fd, position, length)
 
     def deliver_soon(self, connection: SocketConnection, *, produces: bool) -> None:

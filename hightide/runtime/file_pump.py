@@ -13,7 +13,7 @@ from typing import Final
 
 try:
     from fcntl import F_SETPIPE_SZ, fcntl
-    from os import SPLICE_F_NONBLOCK, splice
+    from os import SPLICE_F_MORE, SPLICE_F_NONBLOCK, splice
 except ImportError:  # not Linux
     HAS_SPLICE = False
 else:
@@ -32,14 +32,17 @@ class FilePump:
         self._room = room
         self._waste = -1
 
-    def send(self, socket: int, file: int, position: int, length: int) -> int:
-        """How many bytes the socket took; 0 where the file ends. BlockingIOError when it takes none now."""
+    def send(self, socket: int, file: int, position: int, length: int, *, more: bool = False) -> int:
+        """How many bytes the socket took; 0 where the file ends. BlockingIOError when it takes none now.
+
+        `more` is to be sent right after these: the last of them wait for it, and their reader is woken once for both.
+        """
         sent = 0
         while sent < length:
             filled = splice(file, self._inlet, min(length - sent, self._room), offset_src=position + sent)
             if not filled:
                 break
-            left = self._empty_into(socket, filled)
+            left = self._empty_into(socket, filled, more=more or sent + filled < length)
             sent += filled - left
             if left:
                 if not sent:
@@ -47,12 +50,13 @@ class FilePump:
                 break
         return sent
 
-    def _empty_into(self, socket: int, filled: int) -> int:
+    def _empty_into(self, socket: int, filled: int, *, more: bool) -> int:
         """How many bytes the socket did not take; the pipe is empty however this ends."""
         left = filled
+        flags = SPLICE_F_NONBLOCK | SPLICE_F_MORE if more else SPLICE_F_NONBLOCK
         try:
             while left:
-                left -= splice(self._outlet, socket, left, flags=SPLICE_F_NONBLOCK)
+                left -= splice(self._outlet, socket, left, flags=flags)
         except BlockingIOError:
             self._throw_away(left)
         except OSError:

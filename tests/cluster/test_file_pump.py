@@ -4,12 +4,15 @@ import asyncio
 import errno
 import os
 import socket
+import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hightide.limits import MIB
+from hightide.node.ports import Part
 from hightide.runtime import file_pump
 from hightide.runtime.file_pump import PIPE_BYTES, PUMPED_BYTES_MIN, FilePump, for_files
 from hightide.runtime.files import OsFiles
@@ -18,6 +21,7 @@ from tests.cluster.socket_pairs import connected, turn
 
 pytestmark = pytest.mark.skipif(not file_pump.HAS_SPLICE, reason="this system has no splice")
 
+CORK_SECONDS = 0.2  # so long the kernel keeps what more is to follow
 CONTENT = b"".join(number.to_bytes(8) for number in range(5 * MIB // 8))
 
 
@@ -170,6 +174,68 @@ def no_pipe() -> tuple[int, int]:
 def test_where_no_pipe_is_to_be_had_there_is_no_pump(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.pipe", no_pipe)
     assert for_files() is None
+
+
+def tcp_info(sock: socket.socket, offset: int) -> int:
+    """One of the 32-bit numbers that the kernel keeps of a connection."""
+    return int(struct.unpack_from("=I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), offset)[0])
+
+
+def unsent(sock: socket.socket) -> int:
+    return tcp_info(sock, 144)
+
+
+def pieces(sock: socket.socket) -> int:
+    return tcp_info(sock, 156)
+
+
+def test_the_last_of_a_slice_waits_for_what_follows_it_and_for_nothing_else(
+    pump: FilePump, pair: Pair, file: File
+) -> None:
+    for _ in range(20):
+        assert pump.send(pair.ours.fileno(), file.fileno(), 0, 100) == 100
+        assert unsent(pair.ours) == 0
+        started = time.monotonic()
+        assert pump.send(pair.ours.fileno(), file.fileno(), 0, 100, more=True) == 100
+        waiting = unsent(pair.ours)
+        pair.ours.send(b"!")
+        assert unsent(pair.ours) == 0
+        if time.monotonic() - started < CORK_SECONDS / 2:  # else the kernel may have tired of waiting
+            assert waiting == 100
+            return
+    pytest.fail("this machine does not make three system calls in a tenth of a second")
+
+
+def test_what_follows_a_slice_leaves_with_the_last_of_it(loop: asyncio.AbstractEventLoop, file: File) -> None:
+    connection, _, peer = connected(loop)
+
+    def sent_in(parts: list[Part], count: int) -> int:
+        """How many pieces they left in; the peer has taken them all then."""
+        before = pieces(connection._socket)
+        connection.send(parts)
+        while count:
+            turn(loop)
+            try:
+                count -= len(peer.recv(MIB))
+            except BlockingIOError:
+                pass
+        return pieces(connection._socket) - before
+
+    for _ in range(20):
+        sent_in([FileSlice(file, 0, MIB)], MIB)  # until the peer's window is open for more than what follows
+    length = PUMPED_BYTES_MIN + 1000
+    for _ in range(20):
+        alone = sent_in([FileSlice(file, 0, length)], length)
+        started = time.monotonic()
+        followed = sent_in([FileSlice(file, 0, length), b"tail"], length + 4)
+        if time.monotonic() - started < CORK_SECONDS / 2:
+            assert followed == alone
+            break
+    else:
+        pytest.fail("this machine does not send 130 kB in a tenth of a second")
+    connection.close()
+    peer.close()
+    turn(loop)
 
 
 @pytest.mark.parametrize("has_splice", [True, False])
