@@ -50,11 +50,15 @@ def request_frame(message: ApiMessage, version: int) -> bytes:
     return bytes(out)
 
 
+def batch(value_bytes: int, records: int = 1) -> bytes:
+    """A batch of records that are alike."""
+    now_ms = time.time_ns() // 1_000_000
+    return bytes(build_batch([Record(NO_OFFSET, now_ms, None, b"v" * value_bytes, []) for _ in range(records)]))
+
+
 def produce_frame(topic: str, acks: int, value_bytes: int, records: int = 1) -> bytes:
     """A Produce request with one batch for partition 0."""
-    now_ms = time.time_ns() // 1_000_000
-    batch = build_batch([Record(NO_OFFSET, now_ms, None, b"v" * value_bytes, []) for _ in range(records)])
-    partition = PartitionProduceData(index=0, records=memoryview(batch))
+    partition = PartitionProduceData(index=0, records=memoryview(batch(value_bytes, records)))
     topics = [TopicProduceData(name=topic, partition_data=[partition])]
     request = ProduceRequest(acks=acks, timeout_ms=int(TIMEOUT_SECONDS * 1000), topic_data=topics)
     return request_frame(request, PRODUCE_VERSION)

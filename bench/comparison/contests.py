@@ -16,6 +16,7 @@ HIGHTIDE, KAFKA = "hightide", "Kafka"
 HIGHTIDE_FSYNC, KAFKA_FSYNC = "hightide fsync", "Kafka fsync"
 MOCK, FLOOR = "client's mock", "floor"
 WRITING, SENDING, ECHO, DISK = "writing", "sending", "echo server", "disk"
+REPLICATING = "replication alone"
 RUNS_OF_DOUBT = 5  # where some runs reach a goal and some do not
 TAIL_SPREAD_MAX = 0.60  # a 99th percentile, or a start, is decided by few events
 

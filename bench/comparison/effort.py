@@ -24,8 +24,13 @@ class Effort:
     extra_seconds: float = 1_200.0  # for rounds beyond `rounds`, altogether
     warmup_seconds: Mapping[str, tuple[float, float]] = field(default_factory=lambda: WARMUP_SECONDS)
     latency_seconds: float = 4.0
+    latency_messages: int = 2_400  # a 99th percentile of fewer is decided by a handful
     latency_warmup_seconds: float = 1.0
     settling_seconds: float = 2.0
+
+    def seconds_at(self, rate: int) -> float:
+        """How long to send single messages at that rate."""
+        return max(self.latency_seconds, self.latency_messages / rate)
 
     def amount(self, full: int, at_least: int = 1) -> int:
         """That many, scaled."""
@@ -42,5 +47,5 @@ def quick(directory: Path, say: Callable[[str], None]) -> Effort:
     return Effort(
         directory, say, scale=0.02, rounds=1, rounds_max=1, runs_needed=1, extra_seconds=0.0,
         warmup_seconds=dict.fromkeys(WARMUP_SECONDS, (0.0, 0.0)),
-        latency_seconds=0.5, latency_warmup_seconds=0.2, settling_seconds=0.2,
+        latency_seconds=0.5, latency_messages=0, latency_warmup_seconds=0.2, settling_seconds=0.2,
     )  # fmt: skip

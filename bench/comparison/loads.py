@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench import admin, machine, requests
@@ -20,6 +21,7 @@ from bench.comparison.effort import Effort
 from bench.echo_server import NOTHING_TO_CHECK, echoing
 from bench.kafka_server import kafka_jars, tool_command
 from bench.programs import LONG_QUEUE, SHORT_QUEUE, FailedError, build, librdkafka, run_program
+from bench.replicated_echo import replicating
 
 MB = 1_000_000
 PAGE_CACHE, FSYNC = "page cache", "fsync"
@@ -27,6 +29,7 @@ SPARE_MEGABYTES = 300  # what client and brokers use beside the bytes of the run
 FLOOR_MEGABYTES = 250
 ACKS_ALL_CODE = -1
 ECHO_TOPIC = "echo"
+ECHO_VALUE_BYTES = 100
 FULL_BATCHES = 0
 PERFORMANCE_TEST = "org.apache.kafka.tools.ProducerPerformance"
 PERFORMANCE_LINE = re.compile(r"\(([\d.]+) MB/sec\).*?([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th")
@@ -111,13 +114,29 @@ class Loads:
 
     def echo(self, connections: int, count: int) -> Run:
         """The same small requests to a server on the broker's sockets and event loop that does nothing with them."""
+        _, answer = self._request_and_answer()
+        with echoing(answer) as server:
+            return self._send_to_echo(server.port, [server.pid], connections, count)
+
+    def replicated_echo(self, connections: int, count: int) -> Run:
+        """The same small requests to three that replicate their bytes and do nothing else with them."""
+        batch_bytes, answer = self._request_and_answer()
+        with replicating(answer, batch_bytes, self.effort.directory) as servers:
+            return self._send_to_echo(servers.port, servers.pids, connections, count)
+
+    def _request_and_answer(self) -> tuple[int, Path]:
+        """Writes both down; how much of the request is its batch, and where the answer is."""
         frame, answer = (self.effort.directory / name for name in ("request.bin", "answer.bin"))
-        frame.write_bytes(requests.produce_frame(ECHO_TOPIC, ACKS_ALL_CODE, value_bytes=100))
+        frame.write_bytes(requests.produce_frame(ECHO_TOPIC, ACKS_ALL_CODE, ECHO_VALUE_BYTES))
         answer.write_bytes(requests.produce_answer(ECHO_TOPIC))
+        return len(requests.batch(ECHO_VALUE_BYTES)), answer
+
+    def _send_to_echo(self, port: int, pids: list[int], connections: int, count: int) -> Run:
         warmup = max(count // 10, 2 * connections)
-        with echoing(answer) as server, machine.watch([server.pid]) as seen:
+        with machine.watch(pids) as seen:
             result = run_program(
-                self._sender, server.port, connections, count, warmup, frame, NOTHING_TO_CHECK, server.pid
+                self._sender, port, connections, count, warmup, self.effort.directory / "request.bin",
+                NOTHING_TO_CHECK, _listed(pids),
             )  # fmt: skip
         return Run(_of_requests(result, count), seen.disturbance)
 
@@ -256,7 +275,7 @@ class Loads:
     def _send_either_way(self, bootstrap: str, topic: str, rate: int, acks: str, pids: list[int]) -> dict[str, Any]:
         """With the client's threads on any core and on one: whoever is measured counts with what suits it better. On
         one core they wake each other sooner, but take it from a broker that wants both."""
-        seconds = self.effort.latency_seconds
+        seconds = self.effort.seconds_at(rate)
         results = [
             self.send_at_rate(bootstrap, topic, rate, acks, pids, seconds=seconds, cores=cores)
             for cores in (ANY_CORE, ONE_CORE)

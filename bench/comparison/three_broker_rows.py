@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from bench.comparison.arena import Arena
 from bench.comparison.contests import (
     DISK,
-    ECHO,
     FLOOR,
     HIGHTIDE,
     HIGHTIDE_FSYNC,
     KAFKA,
     KAFKA_FSYNC,
     MOCK,
+    REPLICATING,
     TAIL_SPREAD_MAX,
     WRITING,
     Contest,
@@ -26,7 +26,6 @@ from bench.comparison.loads import FSYNC, MB, PAGE_CACHE, Loads, Produce
 from bench.comparison.one_broker_rows import (
     CPU_PER_MB,
     CPU_PER_REQUEST,
-    ECHO_ALONE,
     LARGE,
     PARTITIONS,
     RATES,
@@ -43,6 +42,7 @@ REQUESTS = 40_000
 IDLE_PARTITIONS = 999
 ACKS = "all"
 WRITE_ALONE = WorkAlone(WRITING, "cpu_ms_mb", "receive + CRC-32C + write, on three brokers", times=3)
+REPLICATE_ALONE = WorkAlone(REPLICATING, "cpu_us", "writing, passing on and answering, in three processes")
 WITH_FSYNC, DEFAULTS = "fsync on both", "our default, fsync, against Kafka's, none"
 FSYNC_PAIR, DEFAULTS_PAIR = (HIGHTIDE_FSYNC, KAFKA_FSYNC), (HIGHTIDE_FSYNC, KAFKA)
 CONTESTANTS: Mapping[str, tuple[str, str]] = {
@@ -104,18 +104,25 @@ def _requests(loads: Loads, arena: Arena) -> Contest:
     count = loads.effort.amount(REQUESTS, at_least=100)
     title = f"three brokers, one-record requests, {CONNECTIONS} connections"
     lines = [
-        Line(title, "requests_s", "requests/s", goal=Goal(5.0, at_least=True), alone=ECHO_ALONE),
+        Line(title, "requests_s", "requests/s", goal=Goal(5.0, at_least=True), alone=REPLICATE_ALONE),
         Line(f"{title}: {CPU_PER_REQUEST}", "cpu_us", "us"),
         Line(f"{title}: p99", "p99_us", "us", spread_max=TAIL_SPREAD_MAX, plotted=False),
         Line(f"{title}, {WITH_FSYNC}", "requests_s", "requests/s", FSYNC_PAIR),
         Line(f"{title}, {DEFAULTS}", "requests_s", "requests/s", DEFAULTS_PAIR),
+        Line(
+            f"{title}: of what replication alone reaches",
+            "requests_s",
+            "requests/s",
+            (HIGHTIDE, REPLICATING),
+            plotted=False,
+        ),
     ]
 
     def run(system: str, durability: str) -> Run:
         return loads.one_record_requests(arena, system, CONNECTIONS, count, durability)
 
     runners = _everybody(run)
-    runners[ECHO] = lambda: loads.echo(CONNECTIONS, count)
+    runners[REPLICATING] = lambda: loads.replicated_echo(CONNECTIONS, count)
     return Contest("three-requests", title, runners, lines)
 
 
