@@ -62,6 +62,7 @@ static int (*consume_callback_queue)(rd_kafka_queue_t *, int, void (*)(message_t
 static int (*query_watermarks)(rd_kafka_t *, const char *, int32_t, int64_t *, int64_t *, int);
 static rd_kafka_mock_cluster_t *(*mock_cluster)(const rd_kafka_t *);
 static const char *(*mock_bootstraps)(const rd_kafka_mock_cluster_t *);
+static int (*mock_topic_create)(rd_kafka_mock_cluster_t *, const char *, int, int);
 
 static pid_t brokers[BROKERS_MAX];
 static int broker_count;
@@ -115,6 +116,7 @@ static void load(const char *path) {
     *(void **)&query_watermarks = symbol(library, "rd_kafka_query_watermark_offsets");
     *(void **)&mock_cluster = symbol(library, "rd_kafka_handle_mock_cluster");
     *(void **)&mock_bootstraps = symbol(library, "rd_kafka_mock_cluster_bootstraps");
+    *(void **)&mock_topic_create = symbol(library, "rd_kafka_mock_topic_create");
 }
 
 static void set(rd_kafka_conf_t *conf, const char *key, const char *value) {

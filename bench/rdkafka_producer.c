@@ -102,6 +102,8 @@ int main(int argc, char **argv) {
     set(conf, "message.timeout.ms", "120000");
     conf_set_dr_msg_cb(conf, on_delivery);
     rd_kafka_t *kafka = client(PRODUCER, conf);
+    if (strcmp(argv[2], "mock") == 0 && mock_topic_create(mock_cluster(kafka), argv[3], partitions, 1))
+        fail("rd_kafka_mock_topic_create", "no topic");
     rd_kafka_topic_t *topic = topic_of(kafka, argv[3]);
     make_payloads(argv[9]);
 

@@ -107,7 +107,7 @@ def _produce(loads: Loads, arena: Arena, message_bytes: int, codec: str, partiti
         ]  # fmt: skip
     if is_plain:
         runners = {**runners, WRITING: loads.writing}
-    if partitions == 1 and (acks == "1" or is_plain):
+    if is_plain or (partitions == 1 and acks == "1"):
         runners = {**runners, MOCK: lambda: loads.mock(work)}
     if partitions == 1 and acks == "1":
         figure, unit = ("mb_s", "MB/s") if message_bytes == LARGE else ("messages_s", "messages/s")
