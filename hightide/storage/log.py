@@ -272,7 +272,7 @@ class Log:
         ):
             segment = self._writable(length, last, timestamp, now_ms)
         if segment.size + length > segment.room_end:
-            segment.make_room(length, self._segment_bytes)
+            self._make_room(segment, length)
         try:
             segment.file.write_at(batch, segment.size)
         except OSError as error:
@@ -318,7 +318,7 @@ class Log:
         if not run:
             return []
         if size > segment.room_end:
-            segment.make_room(size - segment.size, self._segment_bytes)
+            self._make_room(segment, size - segment.size)
         try:
             segment.file.write_at(b"".join([piece.batch for piece in run]), segment.size)
         except OSError as error:
@@ -327,6 +327,14 @@ class Log:
             except StorageError:
                 return []
         return self._published(segment, run, now_ms)
+
+    def _make_room(self, segment: Segment, length: int) -> None:
+        """Blocks for what is appended, and some more; not while the segment before is on its way to the disk.
+
+        To find blocks a file system may have to read where they are free, and waits behind all that is being written.
+        """
+        if self.synced_end >= segment.base:
+            segment.make_room(length, self._segment_bytes)
 
     def _placed_behind(
         self, data: Records, base: int, leader_epoch: int, now_ms: int, producer_ids: set[int]
@@ -430,7 +438,7 @@ class Log:
                 stop = end
                 following += 1
             if segment.size + stop - start > segment.room_end:
-                segment.make_room(stop - start, self._segment_bytes)
+                self._make_room(segment, stop - start)
             try:
                 segment.file.write_at(data[start:stop], segment.size)
             except OSError as error:

@@ -40,6 +40,20 @@ class Removal:
                 continue
 
 
+class DirectoryRemoval:
+    """A directory to remove with everything in it, as something that a Syncer can do: it may hold many large files."""
+
+    __slots__ = ("_files", "path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self.path = path
+
+    def sync(self) -> None:
+        """Remove it."""
+        self._files.remove_directory(self.path)
+
+
 class SyncPlan:
     """When all of `files` are synced, every offset below `end` lasts, unless the log was truncated meanwhile.
 

@@ -25,8 +25,10 @@ def allocated(path: Path) -> int:
 
 
 @pytest.fixture
-def makes_room(tmp_path: Path) -> None:
-    """Skips where the file system of the tests can't, which the product takes as it is."""
+def makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skips where the file system of the tests can't, which the product takes as it is; takes its time if it wants."""
+    monkeypatch.setattr(room, "SLOW_SECONDS", float("inf"))
+    monkeypatch.setattr(room, "_rests_until", 0.0)
     with open(tmp_path / "probe", "wb") as file:
         room.make_room(file.fileno(), 0, MIB)
     if allocated(tmp_path / "probe") < MIB:
@@ -117,3 +119,32 @@ def test_what_was_not_needed_is_given_back(tmp_path: Path, end: Callable[[Log], 
         open_log(tmp_path).close(clean=False)
     assert os.path.getsize(path) == size
     assert allocated(path) <= size + SLACK_BYTES
+
+
+def test_after_a_call_that_waited_for_the_disk_writes_find_their_blocks_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, takes, calls = 100.0, 0.0, 0
+
+    def find_blocks(descriptor: int, mode: int, position: int, length: int) -> int:
+        nonlocal now, calls
+        now += takes
+        calls += 1
+        return 0
+
+    monkeypatch.setattr(room, "_fallocate", find_blocks)
+    monkeypatch.setattr(room, "_rests_until", 0.0)
+    monkeypatch.setattr("hightide.runtime.room.time.monotonic", lambda: now)
+    with open(tmp_path / "log", "wb") as file:
+
+        def ask() -> int:
+            room.make_room(file.fileno(), 0, 4096)
+            return calls
+
+        assert (ask(), ask()) == (1, 2)
+        takes = 2 * room.SLOW_SECONDS
+        assert ask() == 3
+        takes = 0.0
+        assert ask() == 3
+        now += room.REST_SECONDS
+        assert (ask(), ask()) == (4, 5)

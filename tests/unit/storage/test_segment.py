@@ -8,7 +8,18 @@ from hightide.storage.scanning import has_valid_batch
 from hightide.storage.seal import Seal
 from hightide.storage.segment import Segment, segment_name
 from hightide.storage.settings import LogSettings, OpenFacts
-from tests.unit.storage.logs import DIRECTORY, append, batch, contents, fill, new_disk, numbered, open_log, read_records
+from tests.unit.storage.logs import (
+    DIRECTORY,
+    append,
+    batch,
+    contents,
+    fill,
+    new_disk,
+    numbered,
+    open_log,
+    read_records,
+    sync,
+)
 
 WIDE = LogSettings(index_interval_bytes=200)
 
@@ -125,6 +136,7 @@ def rooms_made(monkeypatch: pytest.MonkeyPatch, segment_bytes: int, batch_bytes:
     for _ in range(count):
         append(log, bytes(batch_bytes))
         assert log.active_bytes <= max(room_end, ROOM_FROM_BYTES)
+        sync(log)
     return times
 
 
@@ -156,3 +168,19 @@ def test_room_is_an_eighth_of_the_segment_and_bounded(
 
 def test_every_larger_segment_makes_room_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rooms_made(monkeypatch, 5 * MIB, 900_000, 15) == 6  # two for each of three segments
+
+
+def test_no_room_is_made_while_the_segment_before_is_on_its_way_to_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where blocks are free may have to be read from the disk, behind all that is being written to it."""
+    log = open_log(new_disk(), LogSettings(segment_bytes=5 * MIB))
+    made: list[int] = []
+    monkeypatch.setattr(SimulatedFile, "make_room", lambda _, *place: made.append(place[1]))
+    for _ in range(8):  # five fill a segment
+        append(log, bytes(900_000))
+    first = len(made)
+    assert log.active_bytes > ROOM_FROM_BYTES
+    append(log, bytes(900_000))
+    assert len(made) == first
+    sync(log)
+    append(log, bytes(900_000))
+    assert len(made) == first + 1
