@@ -56,14 +56,18 @@ class Echo:
         """Nothing to clean up."""
 
 
-def main(answer: bytes) -> None:
-    """Serve for ever."""
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The one that brokers run on."""
     try:
         import uvloop
     except ImportError:
-        loop = asyncio.new_event_loop()
-    else:
-        loop = uvloop.new_event_loop()
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def main(answer: bytes) -> None:
+    """Serve for ever."""
+    loop = new_loop()
     listener = SocketNetwork(loop).listen("127.0.0.1", 0, lambda connection: Echo(connection, answer))
     listener.start()
     print(listener.port, flush=True)

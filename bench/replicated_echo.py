@@ -9,7 +9,6 @@ kept in order, indexed or remembered. What brokers lose against it is what they 
 serve until they are killed.
 """
 
-import asyncio
 import subprocess
 import sys
 from collections import deque
@@ -18,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.echo_server import new_loop
 from hightide.node.ports import Connection
 from hightide.runtime.files import OsFiles
 from hightide.runtime.network import SocketNetwork
@@ -189,15 +189,6 @@ class Copy:
     def closed(self) -> None:
         """The leader is gone."""
         sys.exit()
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """The one that brokers run on."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def lead(answer: bytes, file: File, batch_bytes: int) -> None:

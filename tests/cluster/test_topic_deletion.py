@@ -33,9 +33,6 @@ class HeldRemovals:
             assert len(files) == 1
             self._inner.sync(files, done)
 
-    def release(self) -> None:
-        self.go_on()
-
 
 def condemned(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "data").glob("*-delete"))
