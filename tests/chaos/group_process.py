@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import time
+import traceback
 from typing import Any
 
 SESSION_MS = 10_000
@@ -205,5 +206,5 @@ if __name__ == "__main__":
     try:
         {"librdkafka": librdkafka, "kafka-python": kafka_python, "aiokafka": aiokafka}[engine](*where)
     except BaseException as error:
-        tell("crashed", reason=repr(error))
+        tell("crashed", reason=repr(error), where=traceback.format_exc())
         raise
