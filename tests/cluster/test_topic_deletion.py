@@ -7,7 +7,7 @@ from pathlib import Path
 from hightide.node.ports import Syncer
 from hightide.storage.files import Syncable
 from hightide.storage.syncing import DirectoryRemoval
-from tests.cluster.live_broker import LiveBroker, until
+from tests.cluster.live_broker import Client, LiveBroker, until
 from tests.requests import create_topic, delete_topic, produce
 
 PARTITIONS = 3
@@ -38,16 +38,22 @@ def condemned(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "data").glob("*-delete"))
 
 
+async def made_and_deleted(broker: LiveBroker, *topics: str) -> Client:
+    """All are there before the first goes."""
+    client = await broker.connect()
+    for name in topics:
+        assert (await client.call(create_topic(name, PARTITIONS), 4)).topics[0].error_code == 0
+    for name in topics:
+        assert (await client.call(delete_topic(name), 5)).responses[0].error_code == 0
+    return client
+
+
 def test_a_deleted_topic_keeps_nobody_waiting_while_its_files_go(tmp_path: Path) -> None:
     async def run() -> None:
         async with LiveBroker(tmp_path) as broker:
             held = HeldRemovals(broker.node.syncer)
             broker.node.syncer = held
-            client = await broker.connect()
-            for name in ("a", "b"):
-                assert (await client.call(create_topic(name, PARTITIONS), 4)).topics[0].error_code == 0
-            for name in ("a", "b"):
-                assert (await client.call(delete_topic(name), 5)).responses[0].error_code == 0
+            client = await made_and_deleted(broker, "a", "b")
             for left in range(2 * PARTITIONS, 0, -1):
                 await until(lambda: held.waiting)
                 assert len(held.waiting) == 1
@@ -66,9 +72,7 @@ def test_what_a_stop_interrupts_the_next_start_finishes(tmp_path: Path) -> None:
         async with LiveBroker(tmp_path) as broker:
             held = HeldRemovals(broker.node.syncer)
             broker.node.syncer = held
-            client = await broker.connect()
-            assert (await client.call(create_topic("a", PARTITIONS), 4)).topics[0].error_code == 0
-            assert (await client.call(delete_topic("a"), 5)).responses[0].error_code == 0
+            await made_and_deleted(broker, "a")
             await until(lambda: held.waiting)
             assert len(condemned(tmp_path)) == PARTITIONS
             await broker.stop()
